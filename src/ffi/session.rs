@@ -48,23 +48,41 @@ pub(super) fn key_of(room: &str, value: &[u8]) -> Option<u64> {
     Some(key(home.sessions.as_ref()?, value))
 }
 
-/// The keys of these headers' session cookies, and how many there are.
-fn keys<'q>(
-    headers: impl Iterator<Item = &'q [u8]>,
-    sessions: &SessionSetup,
-) -> ([u64; LOOKED_AT], usize) {
-    let (mut keys, mut n) = ([0; LOOKED_AT], 0);
-    let [plain, tls] = &sessions.cookie;
-    for header in headers {
-        let found = cookies(header, [plain.as_bytes(), tls.as_bytes()]);
-        for value in found.filter(|value| !value.is_empty()) {
-            if let Some(next) = keys.get_mut(n) {
-                *next = key(sessions, value);
-                n += 1;
+/// Keys of the session's cookies that a request presents.
+#[derive(Default)]
+pub(super) struct Keys {
+    keys: [u64; LOOKED_AT],
+    n: usize,
+}
+
+impl Keys {
+    /// Of these headers' cookies.
+    fn of<'q>(headers: impl Iterator<Item = &'q [u8]>, sessions: &SessionSetup) -> Keys {
+        let mut all = Keys::default();
+        let [plain, tls] = &sessions.cookie;
+        for header in headers {
+            let found = cookies(header, [plain.as_bytes(), tls.as_bytes()]);
+            for value in found.filter(|value| !value.is_empty()) {
+                if let Some(next) = all.keys.get_mut(all.n) {
+                    *next = key(sessions, value);
+                    all.n += 1;
+                }
             }
         }
+        all
     }
-    (keys, n)
+
+    fn all(&self) -> &[u64] {
+        self.keys.get(..self.n).unwrap_or_default()
+    }
+
+    /// What the access says of sessions.
+    pub(super) fn asks(&self, starts: bool) -> Asks<'_> {
+        Asks {
+            keys: self.all(),
+            starts,
+        }
+    }
 }
 
 /// The key that the last Cookie header on a connection stands for; the shim's nap_known.
@@ -87,7 +105,7 @@ fn keys_of<'k>(
     header: &[u8],
     sessions: &SessionSetup,
     last: Option<&'k mut Known>,
-    to: &'k mut [u64; LOOKED_AT],
+    to: &'k mut Keys,
 ) -> &'k [u64] {
     let room = sessions.room.wrapping_add(1);
     match last {
@@ -103,18 +121,17 @@ fn read_keys<'k>(
     header: &[u8],
     sessions: &SessionSetup,
     last: Option<&mut Known>,
-    to: &'k mut [u64; LOOKED_AT],
+    to: &'k mut Keys,
 ) -> &'k [u64] {
-    let (keys, n) = keys(std::iter::once(header), sessions);
-    if let (1, Some(last)) = (n, last)
+    *to = Keys::of(std::iter::once(header), sessions);
+    if let (&[key], Some(last)) = (to.all(), last)
         && let Some(text) = last.text.get_mut(..header.len())
     {
         text.copy_from_slice(header);
-        (last.key, last.len) = (keys[0], header.len() as u32);
+        (last.key, last.len) = (key, header.len() as u32);
         last.room = sessions.room.wrapping_add(1);
     }
-    *to = keys;
-    to.get(..n).unwrap_or_default()
+    to.all()
 }
 
 pub unsafe extern "C" fn try_member(
@@ -127,36 +144,19 @@ pub unsafe extern "C" fn try_member(
         let (mut here, header, last) =
             unsafe { (Here::new(a)?, bytes(header), last.cast::<Known>().as_mut()) };
         let (_, sessions) = here.sessions()?;
-        let mut read = [0; LOOKED_AT];
+        let mut read = Keys::default();
         let keys = keys_of(header, sessions, last, &mut read);
         let member = here.a.try_member(&mut here.at, sessions.room, keys);
         member.map(|runs| if runs { NAP_RUN } else { NAP_MORE })
     })
 }
 
-/// Keys of the cookies that a request presents.
-pub(super) struct Keys {
-    keys: [u64; LOOKED_AT],
-    n: usize,
-}
-
-impl Keys {
-    /// What the access says of sessions.
-    pub(super) fn asks(&self, starts: bool) -> Asks<'_> {
-        Asks {
-            keys: self.keys.get(..self.n).unwrap_or_default(),
-            starts,
-        }
-    }
-}
-
 /// Those that [`try_member`] has not looked at: it sees one header.
 pub(super) fn more_keys(here: &Here<'_>, q: Request<'_>) -> Keys {
-    let (keys, n) = match here.sessions() {
-        Some((_, sessions)) if q.n_cookies > 1 => keys(q.cookies(), sessions),
-        _ => Default::default(),
-    };
-    Keys { keys, n }
+    match here.sessions() {
+        Some((_, sessions)) if q.n_cookies > 1 => Keys::of(q.cookies(), sessions),
+        _ => Keys::default(),
+    }
 }
 
 /// Sets our cookie, which identifies the members of the session that this access has begun. Its text is
@@ -208,8 +208,7 @@ pub unsafe extern "C" fn answered(
                 .iter()
                 .map(|header| unsafe { bytes(*header) });
             let given = given(set, sessions.cookie[0].as_bytes()).map(|value| key(sessions, value));
-            let (brought, n) = keys(q.cookies(), sessions);
-            let brought = brought.first().copied().filter(|_| n > 0);
+            let brought = Keys::of(q.cookies(), sessions).all().first().copied();
             let begun = here.a.has(flag::BEGUN);
             if let Some(key) = given.or(brought.filter(|_| begun)) {
                 here.a.name_session(&mut here.at, key);
@@ -230,14 +229,13 @@ pub(super) fn is_member(q: Request<'_>, process: &Process, room: &RoomSetup) -> 
     let Some(sessions) = &room.sessions else {
         return false;
     };
-    let (keys, n) = keys(q.cookies(), sessions);
-    let keys = keys.get(..n).unwrap_or_default();
+    let keys = Keys::of(q.cookies(), sessions);
     let now = process.segment.now();
     let known = process.segment.locked_sessions(|members| {
         let knows = |key: &u64| members.sessions.knows(*key, sessions.room, now);
-        keys.iter().any(knows)
+        keys.all().iter().any(knows)
     });
-    !keys.is_empty() && known == Some(true)
+    known == Some(true)
 }
 
 /// A room with sessions has only its session gate's tickets, in the room's own cookie.
