@@ -81,11 +81,7 @@ fn carry_out(process: &Process, command: &Command) -> Outcome {
             let done = process
                 .segment
                 .locked(|tables, now, wakes| tables.order(room, order, now, wakes));
-            match done {
-                Some(true) => (200, command.sentence()),
-                Some(false) => (404, "room: there is no such room".to_owned()),
-                None => (503, "the tables stay locked; please try again".to_owned()),
-            }
+            told(done, command, "room: there is no such room")
         }
         Command::End(which) => end_session(process, command, which),
         Command::Forgive(client) => match bwshare::forgive(client.octets()) {
@@ -106,9 +102,14 @@ fn end_session(process: &Process, command: &Command, which: &Which) -> Outcome {
     let done = process
         .segment
         .locked_sessions(|members| members.revoke(key));
+    told(done, command, "session: there is no such session")
+}
+
+/// `done`: has it been, under the lock? `missing`: why not.
+fn told(done: Option<bool>, command: &Command, missing: &str) -> Outcome {
     match done {
         Some(true) => (200, command.sentence()),
-        Some(false) => (404, "session: there is no such session".to_owned()),
+        Some(false) => (404, missing.to_owned()),
         None => (503, "the tables stay locked; please try again".to_owned()),
     }
 }
