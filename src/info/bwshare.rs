@@ -62,7 +62,8 @@ line! {
 }
 
 /// What all clients owe together.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Template)]
+#[template(path = "bwshare-info.html")]
 pub struct DebtReport {
     pub(super) version: &'static str,
     pub(super) time: String,
@@ -194,7 +195,8 @@ impl Column {
 }
 
 /// A row for each client.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Template)]
+#[template(path = "bwshare-trace.html")]
 pub(crate) struct TraceReport {
     version: &'static str,
     time: String,
@@ -205,32 +207,6 @@ pub(crate) struct TraceReport {
     rows: Vec<TraceLine>,
     #[serde(skip)]
     query: TraceQuery,
-}
-
-#[derive(Template)]
-#[template(path = "bwshare-info.html")]
-struct InfoHtml<'a> {
-    report: &'a DebtReport,
-}
-
-#[derive(Template)]
-#[template(path = "bwshare-trace.html")]
-struct TraceHtml<'a> {
-    report: &'a TraceReport,
-}
-
-impl TraceHtml<'_> {
-    /// The time of a stamp, with its date if that is not today's.
-    fn when<'s>(&self, stamp: &'s str) -> &'s str {
-        let today = stamp.get(..10) == self.report.time.get(..10);
-        stamp
-            .get(if today { 11..19 } else { 0..19 })
-            .unwrap_or(stamp)
-    }
-
-    fn has_hosts(&self) -> bool {
-        self.report.rows.iter().any(|line| !line.host.is_empty())
-    }
 }
 
 const JSON: &str = "application/json";
@@ -296,7 +272,7 @@ impl DebtReport {
     /// As the query wants it: a page or JSON.
     pub(crate) fn render(&self, query: &TraceQuery) -> Rendering {
         match query.form {
-            TraceForm::Html => (HTML, InfoHtml { report: self }.render().unwrap_or_default()),
+            TraceForm::Html => (HTML, Template::render(self).unwrap_or_default()),
             _ => (JSON, serde_json::to_string(self).unwrap_or_default()),
         }
     }
@@ -400,6 +376,18 @@ impl TraceReport {
         }
     }
 
+    /// The time of a stamp, with its date if that is not today's.
+    fn when<'s>(&self, stamp: &'s str) -> &'s str {
+        let today = stamp.get(..10) == self.time.get(..10);
+        stamp
+            .get(if today { 11..19 } else { 0..19 })
+            .unwrap_or(stamp)
+    }
+
+    fn has_hosts(&self) -> bool {
+        self.rows.iter().any(|line| !line.host.is_empty())
+    }
+
     /// Look up the names of the rows there are, if the query wants them.
     pub fn name(&mut self, mut name_of: impl FnMut([u8; 16]) -> Option<String>) {
         for line in self.rows.iter_mut().filter(|_| self.query.names) {
@@ -410,10 +398,7 @@ impl TraceReport {
     /// As the query wants it; JSON and CSV have all rows.
     pub fn render(&self) -> Rendering {
         match self.query.form {
-            TraceForm::Html => (
-                HTML,
-                TraceHtml { report: self }.render().unwrap_or_default(),
-            ),
+            TraceForm::Html => (HTML, Template::render(self).unwrap_or_default()),
             TraceForm::Json => (JSON, serde_json::to_string(self).unwrap_or_default()),
             TraceForm::Csv => ("text/csv; charset=utf-8", self.csv()),
         }
