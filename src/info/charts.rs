@@ -2,7 +2,7 @@
 //! slot, and the Run Ready limit over time, if the module finds it, as in figure 10 of SQS's paper.
 
 use super::chart::{Chart, ChartLine, Mark, Scale, Sign, Tick, short, x_tick};
-use super::minutes::Minutes;
+use super::minutes::{Minutes, held};
 use super::report::{GateLine, SlotLine, sum};
 use super::sessions::SessionsLine;
 use super::time_of_day;
@@ -34,17 +34,8 @@ pub(super) fn of_sessions(
     id: &str,
 ) -> Vec<Chart> {
     let xs = minutes.map(minutes_along).unwrap_or_default();
-    // A second in which nobody looked is like the one before.
-    let known = |seconds: &[Option<f64>]| -> Vec<f64> {
-        let mut last = 0.0;
-        let held = |second: &Option<f64>| {
-            last = second.unwrap_or(last);
-            last
-        };
-        seconds.iter().map(held).collect()
-    };
-    let intervals = known(&sessions.minutes.interval_s);
-    let queues = known(&sessions.minutes.page_queue);
+    let intervals = held(&sessions.minutes.interval_s, 0.0);
+    let queues = held(&sessions.minutes.page_queue, 0.0);
     let top = |values: &[f64], least: f64| values.iter().copied().fold(least, f64::max);
     let (longest, fullest) = (top(&intervals, sessions.interval_s), top(&queues, 0.0));
     let (seconds, places) = (Scale::to(longest, 0.001), Scale::to(fullest, 0.5));

@@ -100,12 +100,18 @@ fn sum_of_last(numbers: &[u32], n: usize) -> (u64, usize) {
 
 /// A limit stays what it was until another is noted.
 fn levels(seconds: Vec<Option<u32>>, now: u32) -> Vec<u32> {
-    let mut level = seconds.iter().flatten().next().copied().unwrap_or(now);
-    let held = seconds.into_iter().map(|second| {
-        level = second.unwrap_or(level);
-        level
-    });
-    held.collect()
+    let first = seconds.iter().flatten().next().copied();
+    held(&seconds, first.unwrap_or(now))
+}
+
+/// Where nothing is noted, the value is that of the second before.
+pub(super) fn held<T: Copy>(seconds: &[Option<T>], before: T) -> Vec<T> {
+    let mut last = before;
+    let next = |second: &Option<T>| {
+        last = second.unwrap_or(last);
+        last
+    };
+    seconds.iter().map(next).collect()
 }
 
 /// The value that `percent` of all do not exceed.

@@ -37,7 +37,7 @@ const TICKETS: usize = 50;
 pub(super) const SECONDS: u64 = 300;
 
 /// Plain copies of what the pages show.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Snapshot {
     /// When it was taken, inside time.
     pub(super) now: Micros,
@@ -146,16 +146,13 @@ impl Snapshot {
     /// An empty snapshot with memory for so many rooms and gates.
     pub fn new(rooms: usize, gates: usize) -> Snapshot {
         Snapshot {
-            now: Micros::ZERO,
-            locked: Micros::ZERO,
-            epoch: 0,
-            node: 0,
             rooms: Vec::with_capacity(rooms),
             sessions: Vec::with_capacity(rooms),
             gates: Vec::with_capacity(gates),
             pacing: Vec::with_capacity(gates.min(PACING)),
             slots: Vec::with_capacity(gates.saturating_mul(SLOTS)),
             tickets: Vec::with_capacity(TICKETS),
+            ..Snapshot::default()
         }
     }
 
