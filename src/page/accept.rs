@@ -22,16 +22,13 @@ impl Format {
         if accept.trim_ascii().is_empty() {
             return Format::Html;
         }
-        let json = rank(accept, b"application", b"json").max(rank(
-            accept,
-            b"application",
-            b"problem+json",
-        ));
+        let rank = |kind: &[u8], subtype: &[u8]| rank(accept, kind, subtype);
+        let json = rank(b"application", b"json").max(rank(b"application", b"problem+json"));
         // The first is what we prefer; max_by_key would give the last of equals.
         [
-            (rank(accept, b"text", b"html"), Format::Html),
+            (rank(b"text", b"html"), Format::Html),
             (json, Format::Json),
-            (rank(accept, b"text", b"plain"), Format::Text),
+            (rank(b"text", b"plain"), Format::Text),
         ]
         .into_iter()
         .filter(|&(rank, _)| rank.weight > 0)

@@ -72,13 +72,9 @@ impl Encoding {
     /// The encoding a Content-Type names; none: not one of a form that can be kept.
     pub fn of(content_type: &[u8]) -> Option<Encoding> {
         let kind = content_type.split(|&b| b == b';').next()?.trim_ascii();
-        match kind {
-            kind if kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") => {
-                Some(Encoding::Urlencoded)
-            }
-            kind if kind.eq_ignore_ascii_case(b"multipart/form-data") => Some(Encoding::Multipart),
-            _ => None,
-        }
+        let is_kind = |one: &Encoding| kind.eq_ignore_ascii_case(one.name().as_bytes());
+        let all = [Encoding::Urlencoded, Encoding::Multipart];
+        all.into_iter().find(is_kind)
     }
 
     /// Its name, as in the `enctype` attribute.
