@@ -359,16 +359,15 @@ unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
     guard(0, || {
         // SAFETY: nap.h: it lives, and is ours for the call.
         let mut here = unsafe { Here::new(a) }?;
-        match here.a.leave_at_once(&mut here.at) {
-            Some(now) => Some(now.0),
+        Some(match here.a.leave_at_once(&mut here.at) {
+            Some(now) => now.0,
             None => leave_otherwise(here.a),
-        }
+        })
     })
 }
 
 /// Out of line, and with a `Here` of its own: that of the lock-free way then needs no memory.
 #[inline(never)]
-fn leave_otherwise(a: &mut Access) -> Option<u64> {
-    let mut here = Here::of(a)?;
-    Some(here.a.leave(&mut here.at).0)
+fn leave_otherwise(a: &mut Access) -> u64 {
+    Here::of(a).map_or(0, |mut here| here.a.leave(&mut here.at).0)
 }
