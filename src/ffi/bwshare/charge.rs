@@ -57,12 +57,21 @@ pub unsafe extern "C" fn bw_enter(
 ) -> c_int {
     guard(0, || {
         // SAFETY: nap.h: a live visit, the connection's client, and the 16 bytes of an address; layouts: as above.
-        let (charge, last) = unsafe { (charge_mut(v)?, last.cast::<LastClient>().as_mut()?) };
-        // SAFETY: as above.
-        let address = unsafe { address.cast::<[u8; 16]>().as_ref() }?;
+        let given = unsafe {
+            (
+                charge_mut(v),
+                last.cast::<LastClient>().as_mut(),
+                address.cast::<[u8; 16]>().as_ref(),
+            )
+        };
+        let (Some(charge), Some(last), Some(address)) = given else {
+            return None;
+        };
         // A process that is not in the children table would hold its latches for ever if it died.
-        process::alive()?;
-        Some(in_force()?.enter(charge, last, address, now_ns).into())
+        let (Some(till), Some(_)) = (in_force(), process::alive()) else {
+            return None;
+        };
+        Some(till.enter(charge, last, address, now_ns).into())
     })
 }
 
