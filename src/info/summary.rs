@@ -5,9 +5,6 @@ use std::fmt::Write as _;
 use super::minutes::Minutes;
 use super::report::{GateLine, Means, Report};
 
-/// Seconds without anything for a room to be quiet.
-const QUIET: usize = 60;
-
 /// How a gate stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum GateState {
@@ -26,8 +23,6 @@ pub(super) enum GateState {
 impl GateState {
     pub fn of(gate: &GateLine) -> GateState {
         let (run, wait, minutes) = (&gate.run_ready, &gate.wait, &gate.recent);
-        let finished = &minutes.finished;
-        let lately = &finished[finished.len().saturating_sub(QUIET)..];
         if Minutes::rate_now(&minutes.refused) > 0.0 || (wait.queue > 0 && wait.queue >= wait.limit)
         {
             GateState::Full
@@ -35,7 +30,7 @@ impl GateState {
             GateState::Waiting
         } else if run.running >= run.limit {
             GateState::Busy
-        } else if run.running > 0 || lately.iter().any(|&n| n > 0) {
+        } else if run.running > 0 || Minutes::lately(&minutes.finished) > 0 {
             GateState::Open
         } else {
             GateState::Quiet
