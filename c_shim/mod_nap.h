@@ -97,13 +97,12 @@ typedef struct nap_room {
     nap_conf *conf;
     nap_view view;
     const ap_directive_t *section;   /* its <NapRoom>; NULL: not defined (yet) */
-    const ap_directive_t *used;      /* the first NapUse that names it */
     apr_array_header_t *exempt;      /* of const ap_expr_info_t *, NULL: none */
-    apr_array_header_t *priorities;  /* of nap_priority, NULL: none */
+    apr_array_header_t *priorities;  /* of nap_priority *, NULL: none */
     apr_array_header_t *pages;       /* of nap_page *, in order; NULL: none */
     const nap_page *starts;          /* NapSession start=; NULL: whatever page is asked for */
     const nap_page *ends;            /* end=; NULL: none */
-    apr_array_header_t *uses;        /* of const ap_directive_t *: every NapUse that names it */
+    apr_array_header_t *uses;        /* of const ap_directive_t *: every NapUse that names it; NULL: none */
     const char *cookie;              /* part of its ticket cookie's name: worth a closer look */
     const char *remark;              /* logged at start */
     int ticket_status;               /* NapTicketStatus inside the room, or NAP_UNSET */
@@ -302,6 +301,11 @@ nap_conf *nap_conf_make(apr_pool_t *p, nap_conf_kind kind);
 void nap_conf_look(const nap_conf *conf, nap_view *view);
 const char *nap_conf_set(cmd_parms *cmd, nap_conf *conf, int argc, char *const argv[]);
 const char *nap_conf_status(cmd_parms *cmd, const char *arg, int *status);
+const char *nap_conf_engine(cmd_parms *cmd, const char *arg, int *engine);
+void nap_list_add(apr_pool_t *p, apr_array_header_t **list, const void *item);
+const char *nap_expr_add(cmd_parms *cmd, const char *text, apr_array_header_t **list);
+int nap_expr_holds(request_rec *r, const ap_expr_info_t *expr, const char *directive);
+int nap_expr_any(request_rec *r, const apr_array_header_t *list, const char *directive);
 void *nap_dir_create(apr_pool_t *p, char *path);
 void *nap_dir_merge(apr_pool_t *p, void *base, void *add);
 nap_dir *nap_dir_set(cmd_parms *cmd, void *conf);

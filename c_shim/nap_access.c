@@ -227,33 +227,16 @@ static int is_static(const request_rec *r)
     return !has_includes(r);
 }
 
-static NAP_SELDOM int is_exempt(request_rec *r, const nap_room *room)
-{
-    for (int i = 0; room->exempt && i < room->exempt->nelts; i++) {
-        const char *err = NULL;
-        const ap_expr_info_t *expr = APR_ARRAY_IDX(room->exempt, i, const ap_expr_info_t *);
-
-        if (ap_expr_exec(r, expr, &err) > 0)
-            return 1;
-        if (err)
-            ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, "NapExempt: %s", err);
-    }
-    return 0;
-}
-
 /* The highest of the room's priorities whose expressions are true. */
 static NAP_SELDOM uint32_t priority_of(request_rec *r, const nap_room *room)
 {
     uint32_t highest = 0;
 
     for (int i = 0; room->priorities && i < room->priorities->nelts; i++) {
-        const char *err = NULL;
-        const nap_priority *one = &APR_ARRAY_IDX(room->priorities, i, nap_priority);
+        const nap_priority *one = APR_ARRAY_IDX(room->priorities, i, const nap_priority *);
 
-        if (one->number > highest && ap_expr_exec(r, one->expr, &err) > 0)
+        if (one->number > highest && nap_expr_holds(r, one->expr, "NapPriority"))
             highest = one->number;
-        if (err)
-            ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, "NapPriority: %s", err);
     }
     return highest;
 }
@@ -491,11 +474,12 @@ static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handl
 /* The same, unless the room exempts it, and after its body has come. */
 static NAP_SELDOM int enter_if_due(request_rec *r, nap_handle *h)
 {
+    const apr_array_header_t *exempt = h->room->exempt;
     int status = OK;
 
     h->made = 1;
     /* behind a front controller the original request is tested too */
-    if (is_exempt(r, h->room) || (r != h->first && is_exempt(h->first, h->room)))
+    if (nap_expr_any(r, exempt, "NapExempt") || (r != h->first && nap_expr_any(h->first, exempt, "NapExempt")))
         return DECLINED;
     h->owner = h->room;
     status = nap_body_await(r, h);

@@ -298,9 +298,7 @@ static char *next_member(call *c, proxy_server_conf *conf, const char *url)
 
     if (strncmp(url, c->worker->s->name_ex, prefix))
         return NULL;
-    if (!c->tried)
-        c->tried = apr_array_make(r->pool, 4, sizeof(proxy_worker *));
-    APR_ARRAY_PUSH(c->tried, proxy_worker *) = c->worker;
+    nap_list_add(r->pool, &c->tried, c->worker);
     if (PROXY_THREAD_LOCK(c->balancer) != APR_SUCCESS)
         return NULL;
     next = nap_balancer_choose(c, c->attempt + 1);
@@ -329,8 +327,8 @@ static void go_to(call *c, proxy_worker *worker)
     nap_the_core->balancer.go(&c->task, nap_str_of(c->kind), &member);
     if (c->balancer->s->sticky_force)
         return;
-    c->tried = apr_array_make(c->r->pool, 4, sizeof(proxy_worker *));
-    APR_ARRAY_PUSH(c->tried, proxy_worker *) = worker;
+    c->tried = NULL;
+    nap_list_add(c->r->pool, &c->tried, worker);
     c->another = nap_balancer_has_left(c, 1);
 }
 

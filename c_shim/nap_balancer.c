@@ -95,11 +95,9 @@ const char *nap_oxthas_activity(cmd_parms *cmd, void *dir, int argc, char *const
         a->members = apr_array_make(cmd->pool, 2, sizeof(char *));
         names = apr_pstrdup(cmd->pool, argv[2] + 8);
         for (char *name = apr_strtok(names, ",", &last); name; name = apr_strtok(NULL, ",", &last))
-            APR_ARRAY_PUSH(a->members, const char *) = name;
+            nap_list_add(cmd->pool, &a->members, name);
     }
-    if (!own->activities)
-        own->activities = apr_array_make(cmd->pool, 4, sizeof a);
-    APR_ARRAY_PUSH(own->activities, activity *) = a;
+    nap_list_add(cmd->pool, &own->activities, a);
     return NULL;
 }
 

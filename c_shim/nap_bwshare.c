@@ -12,8 +12,6 @@
 
 #include "mod_nap.h"
 
-enum { BW_OFF = 0, BW_ON = 1, BW_DRY_RUN = 2 };
-
 /* The path of a refusal's page, below NapTicketPath. */
 const char nap_bwshare_page_name[] = "slow-down";
 
@@ -131,7 +129,7 @@ const char *nap_bwshare_set_status(cmd_parms *cmd, void *dir, const char *arg)
 static void engine_set(cmd_parms *cmd, nap_dir *dir, int engine)
 {
     settings(cmd, dir)->engine = engine;
-    if (engine != BW_OFF && !used) {
+    if (engine != NAP_ENGINE_OFF && !used) {
         used = 1;
         hook_in();
     }
@@ -139,15 +137,12 @@ static void engine_set(cmd_parms *cmd, nap_dir *dir, int engine)
 
 const char *nap_bwshare_engine(cmd_parms *cmd, void *dir, const char *arg)
 {
-    if (!strcasecmp(arg, "on"))
-        engine_set(cmd, dir, BW_ON);
-    else if (!strcasecmp(arg, "off"))
-        engine_set(cmd, dir, BW_OFF);
-    else if (!strcasecmp(arg, "dryrun"))
-        engine_set(cmd, dir, BW_DRY_RUN);
-    else
-        return apr_psprintf(cmd->pool, "BwShare: \"%.60s\" is not known; use On, Off or DryRun", arg);
-    return NULL;
+    int engine;
+    const char *err = nap_conf_engine(cmd, arg, &engine);
+
+    if (!err)
+        engine_set(cmd, dir, engine);
+    return err;
 }
 
 const char *nap_bwshare_off(cmd_parms *cmd, void *dir, int argc, char *const argv[])
@@ -156,23 +151,13 @@ const char *nap_bwshare_off(cmd_parms *cmd, void *dir, int argc, char *const arg
 
     if (argc > 1 || (argc == 1 && !on && strcmp(argv[0], "1") && strcasecmp(argv[0], "on")))
         return "BW_throttle_off: wants nothing, or 1 or 0";
-    engine_set(cmd, dir, on ? BW_ON : BW_OFF);
+    engine_set(cmd, dir, on ? NAP_ENGINE_ON : NAP_ENGINE_OFF);
     return NULL;
 }
 
 const char *nap_bwshare_exempt(cmd_parms *cmd, void *dir, const char *arg)
 {
-    nap_bwshare *own = settings(cmd, dir);
-    const char *err = NULL;
-    const ap_expr_info_t *expr = ap_expr_parse_cmd(cmd, arg, 0, &err, NULL);
-
-    if (err)
-        return apr_psprintf(cmd->pool, "BwShareExempt: \"%.60s\" is not an expression: %s", arg,
-                            err);
-    if (!own->exempt)
-        own->exempt = apr_array_make(cmd->pool, 2, sizeof expr);
-    APR_ARRAY_PUSH(own->exempt, const ap_expr_info_t *) = expr;
-    return NULL;
+    return nap_expr_add(cmd, arg, &settings(cmd, dir)->exempt);
 }
 
 /* ---- check_config ------------------------------------------------------------------------------ */
@@ -222,19 +207,6 @@ void nap_bwshare_start(server_rec *s)
 }
 
 /* ---- A request -------------------------------------------------------------------------------- */
-
-static NAP_SELDOM int is_exempt(request_rec *r, const nap_bwshare *own)
-{
-    for (int i = 0; i < own->exempt->nelts; i++) {
-        const char *err = NULL;
-
-        if (ap_expr_exec(r, APR_ARRAY_IDX(own->exempt, i, const ap_expr_info_t *), &err) > 0)
-            return 1;
-        if (err)
-            ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, "BwShareExempt: %s", err);
-    }
-    return 0;
-}
 
 static const limits *limits_of(const nap_bwshare *server)
 {
@@ -345,20 +317,21 @@ static inline void charge_begin(nap_charge *c, uint32_t by, uint32_t flags)
 int nap_bwshare_access(request_rec *r)
 {
     const nap_bwshare *all = of_server(r->server), *own = nap_dir_of(r)->bwshare;
-    int engine = own && own->engine != NAP_UNSET ? own->engine : all ? all->engine : BW_OFF;
+    int engine = own && own->engine != NAP_UNSET ? own->engine : all ? all->engine : NAP_ENGINE_OFF;
     nap_line *line = nap_line_of(r->connection);
     const limits *by = limits_of(all);
     uint8_t client[16];
     nap_handle *h;
 
-    if (engine <= BW_OFF || !works || !line || r->main || r->prev || by->index == NAP_NONE)
+    if (engine <= NAP_ENGINE_OFF || !works || !line || r->main || r->prev || by->index == NAP_NONE)
         return DECLINED;
-    if ((all && all->exempt && is_exempt(r, all)) || (own && own->exempt && is_exempt(r, own)))
+    if ((all && all->exempt && nap_expr_any(r, all->exempt, "BwShareExempt")) ||
+        (own && own->exempt && nap_expr_any(r, own->exempt, "BwShareExempt")))
         return DECLINED;
     h = nap_handle_make(r);
     h->charge = &h->own_charge;
     charge_begin(h->charge, by->index,
-                 (engine == BW_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0));
+                 (engine == NAP_ENGINE_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0));
     nap_address(client, r->useragent_addr);
     if (nap_the_core->debts.enter(&h->charge->visit, &line->client, client) && !may_pass(r, h))
         return refuse(r, h);

@@ -137,6 +137,69 @@ const char *nap_conf_status(cmd_parms *cmd, const char *arg, int *status)
     return NULL;
 }
 
+/* NapEngine and BwShare. */
+const char *nap_conf_engine(cmd_parms *cmd, const char *arg, int *engine)
+{
+    if (!strcasecmp(arg, "on"))
+        *engine = NAP_ENGINE_ON;
+    else if (!strcasecmp(arg, "off"))
+        *engine = NAP_ENGINE_OFF;
+    else if (!strcasecmp(arg, "dryrun"))
+        *engine = NAP_ENGINE_DRY_RUN;
+    else
+        return apr_psprintf(cmd->pool, "%s: \"%.60s\" is not known; use On, Off or DryRun", cmd->cmd->name, arg);
+    return NULL;
+}
+
+/* Adds a pointer to *list, which is made for the first one. */
+void nap_list_add(apr_pool_t *p, apr_array_header_t **list, const void *item)
+{
+    if (!*list)
+        *list = apr_array_make(p, 2, sizeof item);
+    APR_ARRAY_PUSH(*list, const void *) = item;
+}
+
+/* A directive's expression; NULL with *err set: it is none. */
+static const ap_expr_info_t *expr_of(cmd_parms *cmd, const char *text, const char **err)
+{
+    const ap_expr_info_t *expr = ap_expr_parse_cmd(cmd, text, 0, err, NULL);
+
+    if (*err)
+        *err = apr_psprintf(cmd->pool, "%s: \"%.60s\" is not an expression: %s", cmd->cmd->name, text, *err);
+    return expr;
+}
+
+/* NapExempt and BwShareExempt: one more in *list, of const ap_expr_info_t *. */
+const char *nap_expr_add(cmd_parms *cmd, const char *text, apr_array_header_t **list)
+{
+    const char *err = NULL;
+    const ap_expr_info_t *expr = expr_of(cmd, text, &err);
+
+    if (!err)
+        nap_list_add(cmd->pool, list, expr);
+    return err;
+}
+
+/* Is the expression true of r? */
+NAP_SELDOM int nap_expr_holds(request_rec *r, const ap_expr_info_t *expr, const char *directive)
+{
+    const char *err = NULL;
+    int holds = ap_expr_exec(r, expr, &err) > 0;
+
+    if (err)
+        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, "%s: %s", directive, err);
+    return holds;
+}
+
+/* Is one of the list (NULL: there is none) true of r? */
+NAP_SELDOM int nap_expr_any(request_rec *r, const apr_array_header_t *list, const char *directive)
+{
+    for (int i = 0; list && i < list->nelts; i++)
+        if (nap_expr_holds(r, APR_ARRAY_IDX(list, i, const ap_expr_info_t *), directive))
+            return 1;
+    return 0;
+}
+
 /* The room of that name, made on first mention; NULL with *err set: not a name. */
 static nap_room *room_named(cmd_parms *cmd, const char *name, const char **err)
 {
@@ -231,21 +294,9 @@ static const char *set_server(cmd_parms *cmd, void *conf, int argc, char *const 
 
 static const char *set_engine(cmd_parms *cmd, void *conf, const char *arg)
 {
-    nap_dir *dir = nap_dir_set(cmd, conf);
     const char *err = outside_only(cmd);
 
-    if (err)
-        return err;
-    if (!strcasecmp(arg, "on"))
-        dir->engine = NAP_ENGINE_ON;
-    else if (!strcasecmp(arg, "off"))
-        dir->engine = NAP_ENGINE_OFF;
-    else if (!strcasecmp(arg, "dryrun"))
-        dir->engine = NAP_ENGINE_DRY_RUN;
-    else
-        return apr_psprintf(cmd->pool, "NapEngine: \"%.60s\" is not known; use On, Off or DryRun",
-                            arg);
-    return NULL;
+    return err ? err : nap_conf_engine(cmd, arg, &nap_dir_set(cmd, conf)->engine);
 }
 
 static const char *set_use(cmd_parms *cmd, void *conf, const char *name)
@@ -260,12 +311,8 @@ static const char *set_use(cmd_parms *cmd, void *conf, const char *name)
         return NULL;
     }
     dir->room = room_named(cmd, name, &err);
-    if (dir->room && !dir->room->used)
-        dir->room->used = cmd->directive;
-    if (dir->room && !dir->room->uses)
-        dir->room->uses = apr_array_make(cmd->pool, 2, sizeof cmd->directive);
     if (dir->room)
-        APR_ARRAY_PUSH(dir->room->uses, const ap_directive_t *) = cmd->directive;
+        nap_list_add(cmd->pool, &dir->room->uses, cmd->directive);
     return err;
 }
 
@@ -314,38 +361,24 @@ static const char *set_own_page(cmd_parms *cmd, void *conf, const char *arg)
 static const char *set_exempt(cmd_parms *cmd, void *conf, const char *arg)
 {
     const char *err = room_only(cmd);
-    const ap_expr_info_t *expr;
 
-    if (err)
-        return err;
-    expr = ap_expr_parse_cmd(cmd, arg, 0, &err, NULL);
-    if (err)
-        return apr_psprintf(cmd->pool, "NapExempt: \"%.60s\" is not an expression: %s", arg, err);
-    if (!room_open->exempt)
-        room_open->exempt = apr_array_make(cmd->pool, 2, sizeof expr);
-    APR_ARRAY_PUSH(room_open->exempt, const ap_expr_info_t *) = expr;
-    return NULL;
+    return err ? err : nap_expr_add(cmd, arg, &room_open->exempt);
 }
 
 /* NapPriority n expr, or NapPriority progress */
 static const char *set_priority(cmd_parms *cmd, void *conf, int argc, char *const argv[])
 {
     const char *err = room_only(cmd);
-    nap_priority one = {0};
+    nap_priority *one = apr_pcalloc(cmd->pool, sizeof *one);
 
     if (!err)
         err = set_room(cmd, conf, argc, argv);
     if (err || argc != 2)
         return err;
-    one.expr = ap_expr_parse_cmd(cmd, argv[1], 0, &err, NULL);
-    if (err)
-        return apr_psprintf(cmd->pool, "NapPriority: \"%.60s\" is not an expression: %s", argv[1],
-                            err);
-    one.number = (uint32_t)atoi(argv[0]);
-    if (!room_open->priorities)
-        room_open->priorities = apr_array_make(cmd->pool, 2, sizeof one);
-    APR_ARRAY_PUSH(room_open->priorities, nap_priority) = one;
-    return NULL;
+    one->number = (uint32_t)atoi(argv[0]);
+    one->expr = expr_of(cmd, argv[1], &err);
+    nap_list_add(cmd->pool, &room_open->priorities, one);
+    return err;
 }
 
 /* Sets a server-wide path: the field of nap_site at offset cmd->info. */
@@ -502,7 +535,7 @@ static int room_check(server_rec *s, nap_room *room, apr_pool_t *p)
     int rc;
 
     if (!room->section)
-        return nap_complain(s, p, room->used,
+        return nap_complain(s, p, APR_ARRAY_IDX(room->uses, 0, const ap_directive_t *),
                         apr_psprintf(p, "NapUse: there is no <NapRoom %s>", room->view.name));
     if (nap_pages_check(s, room, p) != OK)      /* before the room is finished: pages inherit from it */
         return !OK;

@@ -95,9 +95,7 @@ nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const 
     page->shared = option ? option + 5 : NULL;
     page->owner = room;
     page->index = -1;
-    if (!room->pages)
-        room->pages = apr_array_make(cmd->pool, 4, sizeof page);
-    APR_ARRAY_PUSH(room->pages, nap_page *) = page;
+    nap_list_add(cmd->pool, &room->pages, page);
     return page;
 }
 
