@@ -12,7 +12,7 @@ module AP_MODULE_DECLARE_DATA nap_module = {
     nap_dir_create,
     nap_dir_merge,
     NULL,              /* settings of the whole server are in nap_the_site;  */
-    nap_bwshare_server_merge,       /* here are those that a virtual host may override */
+    nap_bwshare_merge, /* here are those that a virtual host may override */
     nap_directives,
     nap_hooks,
     AP_MODULE_FLAG_NONE

@@ -128,7 +128,10 @@ typedef struct nap_site {
     int admits_early;                /* the hook of NapAdmit early is there */
     int admits_filtered;             /* the hook for files that filters run as programs */
     int has_sessions;                /* the hooks of NapSession are there */
-    int parks;                       /* the hooks of NapPark are there */
+    int calls;                       /* ... of the early call */
+    int parks;                       /* ... of NapPark */
+    int owes;                        /* ... of mod_bwshare: BwShare On or DryRun was read */
+    apr_array_header_t *events;      /* TelePolling's, of struct nap_event *; NULL: none, and no hooks */
     int generation;                  /* of the server, when this child began */
     const char *pid_file;            /* as this child saw it; NULL: not known */
     volatile uint32_t *pid_file_gone; /* shared with the children: the file is gone, but the server runs */
@@ -296,8 +299,9 @@ static inline nap_str nap_str_of(const char *s)
 
 /* nap_conf.c */
 extern const command_rec nap_directives[];
-nap_conf *nap_conf_make_room(apr_pool_t *p, const char *name, const nap_conf *room, char *err);
 nap_conf *nap_conf_make(apr_pool_t *p, nap_conf_kind kind);
+nap_conf *nap_conf_make_named(apr_pool_t *p, nap_conf_kind kind, const char *name, const nap_conf *room, char *err);
+nap_conf *nap_conf_merge(apr_pool_t *p, const nap_conf *below, const nap_conf *own);
 void nap_conf_look(const nap_conf *conf, nap_view *view);
 const char *nap_conf_set(cmd_parms *cmd, nap_conf *conf, int argc, char *const argv[]);
 const char *nap_conf_status(cmd_parms *cmd, const char *arg, int *status);
@@ -383,7 +387,6 @@ void nap_session_hook(void);
 void nap_session_register(void);
 
 /* nap_call.c */
-void nap_call_begin(void);
 void nap_call_hook(void);
 void nap_call_start(void);
 
@@ -396,15 +399,13 @@ int nap_control_handler(request_rec *r);
 
 /* nap_bwshare.c */
 extern const char nap_bwshare_page_name[];
-void *nap_bwshare_server_merge(apr_pool_t *p, void *base, void *add);
-struct nap_bwshare *nap_bwshare_merge(apr_pool_t *p, struct nap_bwshare *b, struct nap_bwshare *a);
+void *nap_bwshare_merge(apr_pool_t *p, void *base, void *add);
 const char *nap_bwshare_set(cmd_parms *cmd, void *dir, int argc, char *const argv[]);
 const char *nap_bwshare_set_status(cmd_parms *cmd, void *dir, const char *arg);
 const char *nap_bwshare_engine(cmd_parms *cmd, void *dir, const char *arg);
 const char *nap_bwshare_off(cmd_parms *cmd, void *dir, int argc, char *const argv[]);
 const char *nap_bwshare_exempt(cmd_parms *cmd, void *dir, const char *arg);
 void nap_bwshare_begin(apr_pool_t *pconf);
-int nap_bwshare_used(void);
 int nap_bwshare_check(server_rec *s, apr_pool_t *p);
 void nap_bwshare_start(server_rec *s);
 int nap_bwshare_access(request_rec *r);
@@ -419,9 +420,7 @@ void nap_bytes_settle(nap_handle *h);
 
 /* nap_telepoll.c */
 const char *nap_telepoll_set(cmd_parms *cmd, void *dir, int argc, char *const argv[]);
-void nap_telepoll_begin(apr_pool_t *p);
-int nap_telepoll_used(void);
-void nap_telepoll_start(apr_pool_t *p);
+void nap_telepoll_start(void);
 int nap_telepoll_access(request_rec *r);
 
 /* nap_balancer.c */

@@ -54,10 +54,8 @@ nap_oxthas *nap_oxthas_merge(apr_pool_t *p, nap_oxthas *b, nap_oxthas *a)
     if (!a || !b || a == b)
         return a ? a : b;
     both = apr_pmemdup(p, a, sizeof *a);
-    if (nap_the_core) {
-        both->conf = apr_pmemdup(p, a->conf, nap_the_core->conf.size());
-        nap_the_core->conf.over(both->conf, b->conf);
-    }
+    if (nap_the_core)
+        both->conf = nap_conf_merge(p, b->conf, a->conf);
     /* the first match counts, so the nearer settings come first */
     if (!both->activities)
         both->activities = b->activities;

@@ -31,24 +31,16 @@ typedef struct nap_bwshare {
 } nap_bwshare;
 
 static limits server_limits;        /* where none are set */
-static int used;                    /* BwShare On or DryRun was read */
 static int works;                   /* there are tables to write to */
-
-static void hook_in(void);
 
 /* ---- Settings --------------------------------------------------------------------------------- */
 
 /* Once per reading of the configuration. */
 void nap_bwshare_begin(apr_pool_t *pconf)
 {
-    used = works = 0;
+    works = 0;
     server_limits.conf = nap_conf_make(pconf, NAP_CONF_DEBTS);
     server_limits.index = NAP_NONE;
-}
-
-int nap_bwshare_used(void)
-{
-    return used;
 }
 
 static nap_bwshare *of_server(const server_rec *s)
@@ -79,14 +71,13 @@ static limits *limits_merge(apr_pool_t *p, limits *b, limits *a)
     if (!a || !b || a == b)
         return a ? a : b;
     both = apr_pmemdup(p, a, sizeof *a);
-    both->conf = apr_pmemdup(p, a->conf, nap_the_core->conf.size());
-    nap_the_core->conf.over(both->conf, b->conf);
+    both->conf = nap_conf_merge(p, b->conf, a->conf);
     return both;
 }
 
-nap_bwshare *nap_bwshare_merge(apr_pool_t *p, nap_bwshare *b, nap_bwshare *a)
+void *nap_bwshare_merge(apr_pool_t *p, void *base, void *add)
 {
-    nap_bwshare *both;
+    nap_bwshare *both, *b = base, *a = add;
 
     if (!a || !b)
         return a ? a : b;
@@ -101,11 +92,6 @@ nap_bwshare *nap_bwshare_merge(apr_pool_t *p, nap_bwshare *b, nap_bwshare *a)
         both->exempt = apr_array_append(p, b->exempt, a->exempt);
     both->limits = nap_the_core ? limits_merge(p, b->limits, a->limits) : a->limits;
     return both;
-}
-
-void *nap_bwshare_server_merge(apr_pool_t *p, void *base, void *add)
-{
-    return nap_bwshare_merge(p, base, add);
 }
 
 const char *nap_bwshare_set(cmd_parms *cmd, void *dir, int argc, char *const argv[])
@@ -129,10 +115,10 @@ const char *nap_bwshare_set_status(cmd_parms *cmd, void *dir, const char *arg)
 static void engine_set(cmd_parms *cmd, nap_dir *dir, int engine)
 {
     settings(cmd, dir)->engine = engine;
-    if (engine != NAP_ENGINE_OFF && !used) {
-        used = 1;
-        hook_in();
-    }
+    if (engine == NAP_ENGINE_OFF || nap_the_site->owes)
+        return;
+    nap_the_site->owes = 1;
+    ap_hook_check_access(nap_bwshare_access, NULL, NULL, APR_HOOK_REALLY_FIRST, AP_AUTH_INTERNAL_PER_CONF);
 }
 
 const char *nap_bwshare_engine(cmd_parms *cmd, void *dir, const char *arg)
@@ -191,7 +177,7 @@ static const char *host_name(const server_rec *host, apr_pool_t *p)
 /* Gives limits an index, before anybody is charged by them. */
 void nap_bwshare_start(server_rec *s)
 {
-    if (!used)
+    if (!nap_the_site->owes)
         return;
     /* where the main server has some, its virtual hosts have them too */
     if (!of_server(s) || !of_server(s)->limits)
@@ -344,12 +330,6 @@ int nap_bwshare_access(request_rec *r)
 int nap_bwshare_status(const nap_handle *h)
 {
     return h->charge->visit.status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)h->charge->visit.status;
-}
-
-static void hook_in(void)
-{
-    ap_hook_check_access(nap_bwshare_access, NULL, NULL, APR_HOOK_REALLY_FIRST,
-                         AP_AUTH_INTERNAL_PER_CONF);
 }
 
 /* ---- Handlers --------------------------------------------------------------------------------- */

@@ -12,8 +12,6 @@
 static const uint32_t *const nowhere;
 static const uint32_t *const *counts = &nowhere;
 
-static int hooked;
-
 /* A cookie of ours, judged by part of its name: the core looks closer. */
 static NAP_SELDOM int is_in(const char *cookie)
 {
@@ -76,17 +74,11 @@ void nap_call_start(void)
     counts = nap_the_core->pages.tickets_out();
 }
 
-/* Each time the configuration is read: httpd removes all hooks before it reads the next one. */
-void nap_call_begin(void)
-{
-    hooked = 0;
-}
-
 void nap_call_hook(void)
 {
-    if (hooked)
+    if (nap_the_site->calls)
         return;
-    hooked = 1;
+    nap_the_site->calls = 1;
     ap_hook_insert_filter(call, NULL, NULL, APR_HOOK_LAST);
     ap_hook_insert_error_filter(call, NULL, NULL, APR_HOOK_LAST);
 }

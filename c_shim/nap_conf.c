@@ -75,32 +75,34 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     }
     nap_the_core = core;
     nap_bwshare_begin(pconf);
-    nap_telepoll_begin(pconf);
-    nap_call_begin();
     nap_balancer_begin(pconf);
     site->conf = nap_conf_make(pconf, NAP_CONF_SERVER);
     nap_conf_look(site->conf, &site->view);
     return OK;
 }
 
-/* Settings in which nothing is set yet. NULL: there is no core, or the name is none, which err tells. */
-static nap_conf *make(apr_pool_t *p, nap_conf_kind kind, const char *name, const nap_conf *room, char *err)
+/* Settings in which nothing is set yet, with `room` of its page of this name. NULL: there is no core, or the name is
+ * none, which err tells. */
+nap_conf *nap_conf_make_named(apr_pool_t *p, nap_conf_kind kind, const char *name, const nap_conf *room, char *err)
 {
     nap_conf *conf = nap_the_core ? apr_pcalloc(p, nap_the_core->conf.size()) : NULL;
 
     return conf && !nap_the_core->conf.init(conf, kind, nap_str_of(name), room, err) ? conf : NULL;
 }
 
-/* The configuration of a room of this name; or with `room`, of its page of this name. */
-nap_conf *nap_conf_make_room(apr_pool_t *p, const char *name, const nap_conf *room, char *err)
-{
-    return make(p, NAP_CONF_ROOM, name, room, err);
-}
-
 /* Settings of a kind that has no name. */
 nap_conf *nap_conf_make(apr_pool_t *p, nap_conf_kind kind)
 {
-    return make(p, kind, "", NULL, NULL);
+    return nap_conf_make_named(p, kind, "", NULL, NULL);
+}
+
+/* Its own settings, those below where it has none. */
+nap_conf *nap_conf_merge(apr_pool_t *p, const nap_conf *below, const nap_conf *own)
+{
+    nap_conf *both = apr_pmemdup(p, own, nap_the_core->conf.size());
+
+    nap_the_core->conf.over(both, below);
+    return both;
 }
 
 /* Updates the view, after the configuration has changed. */
@@ -216,7 +218,7 @@ static nap_room *room_named(cmd_parms *cmd, const char *name, const char **err)
         return NULL;
     }
     room = apr_pcalloc(cmd->pool, sizeof *room);
-    room->conf = nap_conf_make_room(cmd->pool, name, NULL, NULL);
+    room->conf = nap_conf_make_named(cmd->pool, NAP_CONF_ROOM, name, NULL, NULL);
     nap_conf_look(room->conf, &room->view);
     room->index = -1;
     room->ticket_status = NAP_UNSET;

@@ -72,7 +72,7 @@ nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const 
     nap_page *page = apr_pcalloc(cmd->pool, sizeof *page);
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
 
-    page->conf = nap_conf_make_room(cmd->pool, name, room->conf, why);
+    page->conf = nap_conf_make_named(cmd->pool, NAP_CONF_ROOM, name, room->conf, why);
     if (*why)
         *err = why;
     else if (nap_page_named(room, name))

@@ -39,7 +39,7 @@ void nap_server_measure(nap_mpm *m)
     m->threads_per_child = m->threaded ? mpm(AP_MPMQ_MAX_THREADS) : 1;
     m->max_workers = mpm(AP_MPMQ_MAX_DAEMONS) * m->threads_per_child;
     m->cores = cores > 0 ? (uint32_t)cores : 1;
-    m->debts = nap_bwshare_used();
+    m->debts = (uint32_t)nap_the_site->owes;
 }
 
 /* ---- The parent at start and restart -------------------------------------------------------- */
@@ -285,7 +285,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     for (size_t i = 0; i < rooms; i++)
         gates += nap_pages_gates(APR_ARRAY_IDX(site->in_order, i, nap_room *));
     site->mpm.members = nap_balancer_members(s);
-    if (rooms == 0 && !nap_bwshare_used() && !nap_telepoll_used() && !site->mpm.members) {
+    if (rooms == 0 && !site->owes && !site->events && !site->mpm.members) {
         nap_balancer_start(s, 0);
         nap_the_core = NULL;
         return OK;
@@ -305,7 +305,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     own_pages_read(site, s, ptemp);
     rooms_enter(site, s, ptemp);
     nap_bwshare_start(s);
-    nap_telepoll_start(ptemp);
+    nap_telepoll_start();
     nap_balancer_start(s, site->mpm.members);
     site->pid_file_gone = shared_word(pconf);
     nap_the_core->server.start(site->log != NULL);

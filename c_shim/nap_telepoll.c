@@ -22,27 +22,17 @@ typedef struct nap_event {
 } nap_event;
 
 static const nap_event no_event = { .index = -1 };   /* TelePoll None */
-static apr_array_header_t *events;   /* of nap_event * */
 static ap_filter_rec_t *head_filter;
 
 static void hook_in(void);
 
 /* ---- Settings --------------------------------------------------------------------------------- */
 
-/* Each time the configuration is read. */
-void nap_telepoll_begin(apr_pool_t *p)
-{
-    events = apr_array_make(p, 4, sizeof(nap_event *));
-}
-
-int nap_telepoll_used(void)
-{
-    return events->nelts > 0;
-}
-
 static nap_event *event_named(const char *name)
 {
-    for (int i = 0; i < events->nelts; i++) {
+    const apr_array_header_t *events = nap_the_site->events;
+
+    for (int i = 0; events && i < events->nelts; i++) {
         nap_event *event = APR_ARRAY_IDX(events, i, nap_event *);
 
         if (!strcmp(event->name, name))
@@ -75,32 +65,34 @@ const char *nap_telepoll_set(cmd_parms *cmd, void *conf, int argc, char *const a
         return apr_psprintf(cmd->pool, "TelePoll: event %s has other settings in %s line %d; an "
                             "event has one level", event->name, known->where->filename,
                             known->where->line_num);
-    if (!known && events->nelts == NAP_EVENTS_MAX)
+    if (!known && nap_the_site->events && nap_the_site->events->nelts == NAP_EVENTS_MAX)
         return apr_psprintf(cmd->pool, "TelePoll: event %s is one too many; use at most %d",
                             event->name, NAP_EVENTS_MAX);
     dir->event = known ? known : event;
     if (known)
         return NULL;
     event->where = cmd->directive;
-    if (events->nelts == 0)
+    if (!nap_the_site->events)
         hook_in();
-    APR_ARRAY_PUSH(events, nap_event *) = event;
+    nap_list_add(cmd->pool, &nap_the_site->events, event);
     return NULL;
 }
 
 /* The parent at start: gives events an index before anybody polls, and drops events that are no longer
  * configured. */
-void nap_telepoll_start(apr_pool_t *p)
+void nap_telepoll_start(void)
 {
-    const nap_conf **confs = apr_pcalloc(p, (events->nelts + 1) * sizeof *confs);
-    int64_t *indices = apr_pcalloc(p, (events->nelts + 1) * sizeof *indices);
+    const apr_array_header_t *events = nap_the_site->events;
+    const nap_conf *confs[NAP_EVENTS_MAX] = { NULL };
+    int64_t indices[NAP_EVENTS_MAX];
+    int n = events ? events->nelts : 0;
 
-    for (int i = 0; i < events->nelts; i++) {
+    for (int i = 0; i < n; i++) {
         confs[i] = APR_ARRAY_IDX(events, i, nap_event *)->conf;
         indices[i] = -1;
     }
-    nap_the_core->polls.start(confs, events->nelts, indices);
-    for (int i = 0; i < events->nelts; i++)
+    nap_the_core->polls.start(confs, (size_t)n, indices);
+    for (int i = 0; i < n; i++)
         APR_ARRAY_IDX(events, i, nap_event *)->index = indices[i];
 }
 
