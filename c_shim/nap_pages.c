@@ -194,30 +194,20 @@ static inline int matches(const nap_page *page, const char *path, size_t len)
     return !page->regex || (page->exact && len == n) || matches_regex(page, path, len);
 }
 
-/* Does r ask for this page? */
-static int asks_for(const nap_page *page, const request_rec *r)
-{
-    const char *path = r->parsed_uri.path ? r->parsed_uri.path : r->uri;
-
-    if (page->query && r->args)
-        path = apr_pstrcat(r->pool, path, "?", r->args, NULL);
-    return matches(page, path, strlen(path));
-}
-
-/* The room's page that r asks for; NULL: none that has a name. Uses the URL as received: mod_dir and
- * mod_rewrite change r->uri, but not the parsed form. */
-static const nap_page *asked(const nap_room *room, const request_rec *r)
+/* Which of these pages r asks for; NULL: none. Uses the URL as received: mod_dir and mod_rewrite change r->uri,
+ * but not the parsed form. */
+static const nap_page *asked(const nap_page *const *pages, int n, const request_rec *r)
 {
     const char *path = r->parsed_uri.path ? r->parsed_uri.path : r->uri, *whole = NULL;
     size_t len = strlen(path);
 
-    for (int i = 0; i < room->pages->nelts; i++) {
-        const nap_page *page = APR_ARRAY_IDX(room->pages, i, const nap_page *);
+    for (; n > 0; n--, pages++) {
+        int query = (*pages)->query && r->args;
 
-        if (page->query && r->args && !whole)
+        if (query && !whole)
             whole = apr_pstrcat(r->pool, path, "?", r->args, NULL);
-        if (page->query && r->args ? matches(page, whole, strlen(whole)) : matches(page, path, len))
-            return page;
+        if (query ? matches(*pages, whole, strlen(whole)) : matches(*pages, path, len))
+            return *pages;
     }
     return NULL;
 }
@@ -226,13 +216,15 @@ static const nap_page *asked(const nap_room *room, const request_rec *r)
  * which brought the access into the room (as a directory's rule to a script in a room of <Files> does). */
 const nap_page *nap_page_asked(const nap_room *room, const request_rec *first, const request_rec *r)
 {
-    const nap_page *page = asked(room, first);
+    const nap_page *const *pages = (const nap_page *const *)room->pages->elts, *page;
+    int n = room->pages->nelts;
 
-    return page || r == first ? page : asked(room, r);
+    page = asked(pages, n, first);
+    return page || r == first ? page : asked(pages, n, r);
 }
 
 /* The same, for one page. */
 int nap_page_matches(const nap_page *page, const request_rec *first, const request_rec *r)
 {
-    return asks_for(page, first) || (r != first && asks_for(page, r));
+    return asked(&page, 1, first) || (r != first && asked(&page, 1, r));
 }
