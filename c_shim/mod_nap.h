@@ -276,7 +276,7 @@ static inline request_rec *nap_first(request_rec *r)
     return r;
 }
 
-static inline const request_rec *nap_last(const request_rec *r)
+static inline request_rec *nap_last(request_rec *r)
 {
     while (r->next)
         r = r->next;
@@ -295,6 +295,23 @@ static inline nap_str nap_str_of(const char *s)
 {
     nap_str str = { s, s ? strlen(s) : 0 };
     return str;
+}
+
+static inline nap_str nap_header(const request_rec *r, const char *name)
+{
+    return nap_str_of(apr_table_get(r->headers_in, name));
+}
+
+/* A read that does not block has brought nothing: so far nothing has come. */
+static inline int nap_is_nothing(apr_status_t rv, const apr_bucket_brigade *bb)
+{
+    return APR_STATUS_IS_EAGAIN(rv) || (rv == APR_SUCCESS && APR_BRIGADE_EMPTY(bb));
+}
+
+/* The end of a body comes with it. */
+static inline int nap_is_end(const apr_bucket_brigade *bb)
+{
+    return !APR_BRIGADE_EMPTY(bb) && APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb));
 }
 
 /* nap_conf.c */
@@ -350,6 +367,7 @@ int nap_access_again(nap_handle *h);
 int nap_access_refused(request_rec *r, nap_handle *h);
 int nap_access_look_up(request_rec *r, nap_handle *h, nap_request *q);
 int nap_access_wait_here(request_rec *r, nap_handle *h, nap_request *q);
+int nap_str_add(void *list, const char *key, const char *value);
 int nap_access_late(request_rec *r);
 apr_status_t nap_access_leave_late(void *access);
 

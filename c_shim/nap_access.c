@@ -49,20 +49,15 @@ nap_handle *nap_handle_make(request_rec *r)
     return h ? h : handle_new(r);
 }
 
-static int cookie_add(void *rec, const char *key, const char *value)
+/* For apr_table_do: adds a header to a list of nap_str, while the list has room. */
+int nap_str_add(void *list, const char *key, const char *value)
 {
-    nap_request *q = rec;
-    nap_str *cookies = (nap_str *)q->cookies;
+    apr_array_header_t *to = list;
 
-    if (q->n_cookies == COOKIES_MAX)
+    if (to->nelts == to->nalloc)
         return 0;
-    cookies[q->n_cookies++] = nap_str_of(value);
+    APR_ARRAY_PUSH(to, nap_str) = nap_str_of(value);
     return 1;
-}
-
-static nap_str header(request_rec *r, const char *name)
-{
-    return nap_str_of(apr_table_get(r->headers_in, name));
 }
 
 /* The ticket page of the access h; r is what is asked for now. */
@@ -79,26 +74,28 @@ static uint32_t own_page(const nap_handle *h, const request_rec *r)
 void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
 {
     request_rec *first = h->first;
+    apr_array_header_t *cookies = apr_array_make(r->pool, COOKIES_MAX, sizeof(nap_str));
 
     memset(q, 0, sizeof *q);
     q->r = r;
     q->method = nap_str_of(h->method);
     q->uri = nap_str_of(first->unparsed_uri);
-    q->cookies = apr_palloc(r->pool, COOKIES_MAX * sizeof(nap_str));
-    apr_table_do(cookie_add, q, first->headers_in, "Cookie", NULL);
-    q->ticket_header = header(first, "Nap-Ticket");
+    apr_table_do(nap_str_add, cookies, first->headers_in, "Cookie", NULL);
+    q->cookies = (const nap_str *)cookies->elts;
+    q->n_cookies = (size_t)cookies->nelts;
+    q->ticket_header = nap_header(first, "Nap-Ticket");
     q->ticket_query = h->ticket_query;
-    q->accept = header(first, "Accept");
-    q->accept_language = header(first, "Accept-Language");
-    q->fetch_dest = header(first, "Sec-Fetch-Dest");
-    q->purpose = header(first, "Sec-Purpose");
+    q->accept = nap_header(first, "Accept");
+    q->accept_language = nap_header(first, "Accept-Language");
+    q->fetch_dest = nap_header(first, "Sec-Fetch-Dest");
+    q->purpose = nap_header(first, "Sec-Purpose");
     if (!q->purpose.len)
-        q->purpose = header(first, "Purpose");
+        q->purpose = nap_header(first, "Purpose");
     if (q->n_cookies)           /* the core asks it only if a cookie brings a ticket */
-        q->requested_with = header(first, "X-Requested-With");
+        q->requested_with = nap_header(first, "X-Requested-With");
     if (h->uploads)
         q->body_us = nap_body_took(h);
-    q->origin = header(first, "Origin");
+    q->origin = nap_header(first, "Origin");
     nap_address(q->client, first->useragent_addr);
     /* also true behind a proxy, when ServerName says https:// */
     q->tls = strcmp(ap_http_scheme(first), "https") == 0;
@@ -336,7 +333,7 @@ static NAP_SELDOM int decided(request_rec *r, nap_handle *h, nap_verdict verdict
 
 /* Waits on this worker until it may run or is refused. An access that cannot be parked after all, when too
  * many wait on workers already, is told when to come as if the server stopped. */
-static int wait_here(request_rec *r, nap_handle *h, nap_request *q)
+int nap_access_wait_here(request_rec *r, nap_handle *h, nap_request *q)
 {
     nap_access *a = &h->access;
     nap_verdict verdict = nap_the_core->access.blocks(a) ? NAP_WAIT : nap_the_core->access.give_up(a, NAP_STOPPING, q);
@@ -357,12 +354,6 @@ int nap_access_look_up(request_rec *r, nap_handle *h, nap_request *q)
     return verdict == NAP_WAIT ? SUSPENDED : decided(r, h, verdict, q);
 }
 
-/* The same for an access that finds no room to be parked again. */
-int nap_access_wait_here(request_rec *r, nap_handle *h, nap_request *q)
-{
-    return wait_here(r, h, q);
-}
-
 /* Enters with the request's details: it has to wait, may be refused or may carry a ticket. */
 static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verdict)
 {
@@ -381,7 +372,7 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
         verdict = nap_the_core->access.enter(a, &q);
     if (verdict != NAP_WAIT)
         return decided(r, h, verdict, &q);
-    return (a->flags & NAP_FLAG_PARKS) && nap_park(r, h, &q) ? nap_park_status(r) : wait_here(r, h, &q);
+    return (a->flags & NAP_FLAG_PARKS) && nap_park(r, h, &q) ? nap_park_status(r) : nap_access_wait_here(r, h, &q);
 }
 
 /* The access asks for a page that has a gate of its own. In a room with sessions the tickets are always

@@ -281,11 +281,9 @@ void nap_answer_register(apr_pool_t *p)
 
 static void note(request_rec *r, const char *name, const char *value)
 {
-    request_rec *last = r;
+    request_rec *last = nap_last(r);    /* whose notes %{}n reads */
 
     apr_table_addn(r->notes, name, value);      /* set once, so there is no old value to look for */
-    while (last->next)                  /* %{}n reads the chain's last request */
-        last = last->next;
     if (last != r)
         apr_table_addn(last->notes, name, value);
 }
@@ -346,8 +344,7 @@ static NAP_SELDOM int end_told(request_rec *r, nap_handle *h)
     if (h->noted)
         notes(r, h);
     if (h->owed && nap_last(r) != r)    /* a refusal's page is a redirect away */
-        apr_table_setn(((request_rec *)nap_last(r))->notes, "bwshare",
-                       apr_table_get(r->notes, "bwshare"));
+        apr_table_setn(nap_last(r)->notes, "bwshare", apr_table_get(r->notes, "bwshare"));
     return DECLINED;
 }
 

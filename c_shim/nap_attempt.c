@@ -183,7 +183,7 @@ static apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
     if (!c->answered) {
         c->answered = 1;
         give_back(c);
-        if (c->patience && !APR_BRIGADE_EMPTY(bb) && !APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb)))
+        if (c->patience && !APR_BRIGADE_EMPTY(bb) && !nap_is_end(bb))
             restore(c->patience);
     }
     for (apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);

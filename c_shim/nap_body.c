@@ -69,11 +69,6 @@ static int has_length(const request_rec *r)
     return apr_table_get(r->headers_in, "Content-Length") != NULL;
 }
 
-static int is_nothing(apr_status_t rv, const apr_bucket_brigade *bb)
-{
-    return APR_STATUS_IS_EAGAIN(rv) || (rv == APR_SUCCESS && APR_BRIGADE_EMPTY(bb));
-}
-
 /* Waits until there is something to read, but not longer. A stream's connection has no socket of its own. */
 static void poll_client(conn_rec *c, apr_time_t at_most)
 {
@@ -278,7 +273,7 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
         apr_off_t want = most - b->length < PIECE ? most - b->length : PIECE;
 
         rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, want);
-        if (is_nothing(rv, bb)) {
+        if (nap_is_nothing(rv, bb)) {
             status = wait_for_more(r, b);
             continue;
         }
@@ -380,11 +375,6 @@ static int is_unanswered(const nap_handle *h)
     return h->holds && !h->passes && !nap_last(h->first)->sent_bodyct && line && line->now == h;
 }
 
-static int is_last(const apr_bucket_brigade *bb)
-{
-    return !APR_BRIGADE_EMPTY(bb) && APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb));
-}
-
 /* The permit is back, and the reader waits as one does before its access enters. */
 static apr_status_t read_outside(nap_body *b, apr_bucket_brigade *bb, apr_off_t readbytes)
 {
@@ -393,9 +383,9 @@ static apr_status_t read_outside(nap_body *b, apr_bucket_brigade *bb, apr_off_t 
 
     do {
         rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, readbytes);
-    } while (is_nothing(rv, bb) && wait_for_more(r, b) == OK);
+    } while (nap_is_nothing(rv, bb) && wait_for_more(r, b) == OK);
     end_waiting(b);
-    if (is_nothing(rv, bb))
+    if (nap_is_nothing(rv, bb))
         return APR_TIMEUP;
     return rv;
 }
@@ -406,14 +396,14 @@ static apr_status_t read_inside(nap_body *b, apr_bucket_brigade *bb, apr_off_t r
     nap_handle *h = b->h;
     apr_status_t rv;
 
-    while (is_nothing(rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, readbytes),
+    while (nap_is_nothing(rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, readbytes),
                       bb) && b->patience > 0) {
         apr_time_t began = apr_time_now();
 
         poll_client(h->first->connection, b->patience);
         b->patience -= apr_time_now() - began;
     }
-    if (is_nothing(rv, bb)) {
+    if (nap_is_nothing(rv, bb)) {
         h->detached = 1;
         b->outside = nap_the_core->access.step_out(&h->access);
     }
@@ -435,13 +425,13 @@ static apr_status_t read_waiting(nap_body *b, apr_bucket_brigade *bb, apr_off_t 
 
     if (h->holds && !h->detached && !b->filter->r->expecting_100) {
         rv = read_inside(b, bb, readbytes);
-        if (!is_nothing(rv, bb))
+        if (!nap_is_nothing(rv, bb))
             return rv;
     }
     rv = b->outside && !h->first->connection->master
          ? read_outside(b, bb, readbytes)
          : ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_BLOCK_READ, readbytes);
-    if (b->outside && !rv && is_last(bb) && !come_in_again(b))
+    if (b->outside && !rv && nap_is_end(bb) && !come_in_again(b))
         return APR_ECONNABORTED;
     return rv;
 }

@@ -163,14 +163,9 @@ static apr_off_t length_known(const request_rec *r)
     const char *length = apr_table_get(r->headers_out, "Content-Length");
     apr_off_t n = 0;
 
-    if (!length || !*length || r->header_only || r->status == HTTP_NOT_MODIFIED)
+    if (!length || r->header_only || r->status == HTTP_NOT_MODIFIED || !ap_parse_strict_length(&n, length))
         return -1;
-    for (; *length >= '0' && *length <= '9'; length++) {
-        if (n > INT64_MAX / 100)
-            return -1;
-        n = n * 10 + (*length - '0');
-    }
-    return *length ? -1 : n;
+    return n < INT64_MAX / 10 ? n : -1;     /* more is to be added to it */
 }
 
 /* Charges bytes for good: only settling the answer can correct it. */

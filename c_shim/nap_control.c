@@ -10,22 +10,18 @@
 static const char *body_of(request_rec *r, apr_size_t *len)
 {
     char *buf = apr_palloc(r->pool, BODY_MAX + 1);
+    long got;
 
     *len = 0;
     if (ap_setup_client_block(r, REQUEST_CHUNKED_DECHUNK))
         return NULL;
     if (!ap_should_client_block(r))
         return buf;
-    while (*len <= BODY_MAX) {
-        long got = ap_get_client_block(r, buf + *len, BODY_MAX + 1 - *len);
-
-        if (got < 0)
-            return NULL;
-        if (got == 0)
-            return buf;
-        *len += (apr_size_t)got;
-    }
-    return NULL;
+    do {
+        got = ap_get_client_block(r, buf + *len, BODY_MAX + 1 - *len);
+        *len += got > 0 ? (apr_size_t)got : 0;
+    } while (got > 0 && *len <= BODY_MAX);
+    return got == 0 ? buf : NULL;
 }
 
 static int is_browser(request_rec *r)
@@ -60,12 +56,12 @@ int nap_control_handler(request_rec *r)
     char *said = apr_pcalloc(r->pool, NAP_ERR_MAX), *back = apr_pcalloc(r->pool, NAP_ERR_MAX);
     apr_size_t len;
     nap_form form = {
-        .fetch_site = nap_str_of(apr_table_get(r->headers_in, "Sec-Fetch-Site")),
-        .origin = nap_str_of(apr_table_get(r->headers_in, "Origin")),
+        .fetch_site = nap_header(r, "Sec-Fetch-Site"),
+        .origin = nap_header(r, "Origin"),
         .scheme = nap_str_of(ap_http_scheme(r)),
-        .host = nap_str_of(apr_table_get(r->headers_in, "Host")),
-        .content_type = nap_str_of(apr_table_get(r->headers_in, "Content-Type")),
-        .nonce = nap_str_of(apr_table_get(r->headers_in, "X-Nap-Control")),
+        .host = nap_header(r, "Host"),
+        .content_type = nap_header(r, "Content-Type"),
+        .nonce = nap_header(r, "X-Nap-Control"),
     };
 
     if (!path || strcmp(r->uri, path))

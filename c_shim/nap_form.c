@@ -3,10 +3,6 @@
  * It is read when the page is made: once, only if the core wants it, and only as much as comes within
  * a second. With `Expect: 100-continue` nothing comes, as httpd has answered already.
  */
-#include <apr_buckets.h>
-#include <apr_lib.h>
-#include <apr_time.h>
-
 #include "mod_nap.h"
 
 #define PATIENCE_US APR_USEC_PER_SEC
@@ -21,39 +17,6 @@ void nap_form_note(request_rec *r, nap_handle *h)
     h->form_length = apr_table_get(r->headers_in, "Content-Length");
 }
 
-static apr_int64_t length_of(const nap_handle *h)
-{
-    char *end;
-    apr_int64_t n;
-
-    if (!h->form_length || !apr_isdigit(*h->form_length))
-        return -1;
-    n = apr_strtoi64(h->form_length, &end, 10);
-    return *end ? -1 : n;
-}
-
-/* Takes what is in bb, up to `want` bytes in all. 1: the body's end has been seen. */
-static int take(apr_bucket_brigade *bb, char *buf, apr_size_t want, apr_size_t *have)
-{
-    int end = 0;
-
-    for (apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
-         b = APR_BUCKET_NEXT(b)) {
-        const char *data;
-        apr_size_t len;
-
-        if (APR_BUCKET_IS_EOS(b))
-            end = 1;
-        if (APR_BUCKET_IS_METADATA(b) || apr_bucket_read(b, &data, &len, APR_BLOCK_READ))
-            continue;
-        len = len < want - *have ? len : want - *have;
-        memcpy(buf + *have, data, len);
-        *have += len;
-    }
-    apr_brigade_cleanup(bb);
-    return end;
-}
-
 /* `want` bytes of r's body, or NULL: they did not come. Does not block: a stream of HTTP/2 has no
  * socket on which to set a time-out. */
 static const char *read_body(request_rec *r, apr_size_t want)
@@ -64,18 +27,21 @@ static const char *read_body(request_rec *r, apr_size_t want)
     apr_size_t have = 0;
 
     while (have < want) {
-        apr_status_t rv = ap_get_brigade(r->input_filters, bb, AP_MODE_READBYTES,
-                                         APR_NONBLOCK_READ, want - have);
-        int empty = rv == APR_SUCCESS && APR_BRIGADE_EMPTY(bb);
+        apr_size_t len = want - have;
+        apr_status_t rv = ap_get_brigade(r->input_filters, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, len);
 
-        if (APR_STATUS_IS_EAGAIN(rv) || empty) {
+        if (nap_is_nothing(rv, bb)) {
             if (apr_time_now() >= until)
                 return NULL;
             apr_sleep(PAUSE_US);
             continue;
         }
-        if (rv || take(bb, buf, want, &have))
+        if (rv || apr_brigade_flatten(bb, buf + have, &len))
+            return NULL;
+        have += len;
+        if (nap_is_end(bb))
             break;
+        apr_brigade_cleanup(bb);
     }
     return have == want ? buf : NULL;
 }
@@ -84,27 +50,27 @@ static const char *read_body(request_rec *r, apr_size_t want)
 static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
 {
     request_rec *first = h->first;
-    apr_int64_t limit = h->room->view.keep_form, length = length_of(h);
+    apr_off_t length;
     nap_form form = {
-        .fetch_site = nap_str_of(apr_table_get(first->headers_in, "Sec-Fetch-Site")),
+        .fetch_site = nap_header(first, "Sec-Fetch-Site"),
         .origin = q->origin,
-        .referer = nap_str_of(apr_table_get(first->headers_in, "Referer")),
+        .referer = nap_header(first, "Referer"),
         .scheme = nap_str_of(ap_http_scheme(first)),
-        .host = nap_str_of(apr_table_get(first->headers_in, "Host")),
+        .host = nap_header(first, "Host"),
         .content_type = nap_str_of(h->form_type),
     };
     const char *body;
 
     q->form_state = NAP_FORM_LOST;
-    if (length < 0 || length > limit || !nap_the_core->pages.form_wanted(&form))
+    if (!h->form_length || !ap_parse_strict_length(&length, h->form_length) ||
+        length > h->room->view.keep_form || !nap_the_core->pages.form_wanted(&form))
         return;
     body = read_body(r, (apr_size_t)length);
     if (!body)
         return;
     q->form_state = NAP_FORM_READ;
     q->form_type = form.content_type;
-    q->form_body.ptr = body;
-    q->form_body.len = (apr_size_t)length;
+    q->form_body = (nap_str) { body, (size_t)length };
 }
 
 /* What the page needs to know of the form of the refused access h; r is the page's request. */

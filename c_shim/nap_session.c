@@ -92,15 +92,6 @@ int nap_session_starts(const nap_handle *h)
     return !h->room->starts || nap_page_matches(h->room->starts, h->first, h->named);
 }
 
-static int add(void *sets, const char *key, const char *value)
-{
-    apr_array_header_t *to = sets;
-
-    if (to->nelts < COOKIES_MAX)
-        APR_ARRAY_PUSH(to, nap_str) = nap_str_of(value);
-    return 1;
-}
-
 /* `Nap-Session: end` is for us. */
 static int is_over(request_rec *r, const nap_handle *h)
 {
@@ -135,8 +126,8 @@ static apr_array_header_t *set_cookies(request_rec *r)
     if (apr_table_get(r->headers_out, "Set-Cookie") ||
         apr_table_get(r->err_headers_out, "Set-Cookie")) {
         sets = apr_array_make(r->pool, COOKIES_MAX, sizeof(nap_str));
-        apr_table_do(add, sets, r->headers_out, "Set-Cookie", NULL);
-        apr_table_do(add, sets, r->err_headers_out, "Set-Cookie", NULL);
+        apr_table_do(nap_str_add, sets, r->headers_out, "Set-Cookie", NULL);
+        apr_table_do(nap_str_add, sets, r->err_headers_out, "Set-Cookie", NULL);
     }
     return sets;
 }
