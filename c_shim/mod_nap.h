@@ -39,6 +39,7 @@
 #include <ap_expr.h>
 #include <mpm_common.h>
 #include <apr_hash.h>
+#include <apr_portable.h>
 #include <apr_strings.h>
 
 #include "nap.h"
@@ -283,6 +284,16 @@ static inline request_rec *nap_last(request_rec *r)
     return r;
 }
 
+/* Its descriptor; -1: there is none, or it is closed. */
+static inline int nap_descriptor(apr_socket_t *socket)
+{
+    apr_os_sock_t fd = -1;
+
+    if (socket)
+        apr_os_sock_get(&fd, socket);
+    return fd;
+}
+
 /* Its headers say that it has a body. */
 static inline int nap_has_body(const request_rec *r)
 {
@@ -383,7 +394,6 @@ void nap_park_check(server_rec *s, apr_pool_t *p, const nap_view *view, nap_mpm 
 int nap_park_around(const conn_rec *c);
 int nap_park_may(const request_rec *r);
 int nap_park(request_rec *r, nap_handle *h, const nap_request *q);
-int nap_park_status(const request_rec *r);
 int nap_park_handler(request_rec *r);
 void nap_park_start(apr_pool_t *pchild, server_rec *s);
 

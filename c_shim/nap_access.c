@@ -113,17 +113,12 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
 static int hung_up(conn_rec *c)
 {
     apr_socket_t *socket = ap_get_conn_socket(c);
-    apr_os_sock_t fd = -1;
-    struct pollfd pfd;
+    struct pollfd pfd = { .fd = nap_descriptor(socket), .events = POLLRDHUP };
 
-    if (c->aborted)
+    if (c->aborted || !socket)
+        return c->aborted;
+    if (pfd.fd < 0)     /* closed under us: event and worker do that at a hard stop */
         return 1;
-    if (!socket || apr_os_sock_get(&fd, socket))
-        return 0;
-    if (fd < 0)         /* closed under us: event and worker do that at a hard stop */
-        return 1;
-    pfd.fd = fd;
-    pfd.events = POLLRDHUP;
     return poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLRDHUP | POLLERR | POLLHUP | POLLNVAL));
 }
 
@@ -359,6 +354,7 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
 {
     nap_access *a = &h->access;
     nap_request q;
+    int parked = OK;
 
     h->noted = 1;
     hold(r, h);             /* in any case: leave() knows by its state what to give back */
@@ -372,7 +368,9 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
         verdict = nap_the_core->access.enter(a, &q);
     if (verdict != NAP_WAIT)
         return decided(r, h, verdict, &q);
-    return (a->flags & NAP_FLAG_PARKS) && nap_park(r, h, &q) ? nap_park_status(r) : nap_access_wait_here(r, h, &q);
+    if (a->flags & NAP_FLAG_PARKS)
+        parked = nap_park(r, h, &q);
+    return parked != OK ? parked : nap_access_wait_here(r, h, &q);
 }
 
 /* The access asks for a page that has a gate of its own. In a room with sessions the tickets are always

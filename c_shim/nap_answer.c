@@ -62,18 +62,12 @@ static inline int lasts(const nap_handle *h)
 /* 1: the client does not take what has been written, so the next write would wait for it. */
 static NAP_SELDOM int stalls(nap_handle *h)
 {
-    conn_rec *c = h->first->connection;
-    apr_socket_t *socket = ap_get_conn_socket(c);
-    apr_os_sock_t fd = -1;
-    struct pollfd pfd = { .events = POLLOUT };
+    struct pollfd pfd = { .fd = nap_descriptor(ap_get_conn_socket(h->first->connection)), .events = POLLOUT };
     apr_time_t began;
     int taken;
 
     h->looked = (unsigned)(h->sent >> 15);      /* once per 32 KB: it is a system call */
-    if (!socket || apr_os_sock_get(&fd, socket) || fd < 0)
-        return 0;
-    pfd.fd = fd;
-    if (poll(&pfd, 1, 0))
+    if (pfd.fd < 0 || poll(&pfd, 1, 0))
         return 0;
     began = apr_time_now();
     taken = poll(&pfd, 1, STALL_MS - h->stalled_ms);

@@ -72,15 +72,12 @@ static int has_length(const request_rec *r)
 /* Waits until there is something to read, but not longer. A stream's connection has no socket of its own. */
 static void poll_client(conn_rec *c, apr_time_t at_most)
 {
-    apr_os_sock_t fd = -1;
-    struct pollfd pfd = { .events = POLLIN };
+    struct pollfd pfd = { .fd = c->master ? -1 : nap_descriptor(ap_get_conn_socket(c)), .events = POLLIN };
 
-    if (c->master || !ap_get_conn_socket(c) || apr_os_sock_get(&fd, ap_get_conn_socket(c)) || fd < 0) {
+    if (pfd.fd < 0)
         apr_sleep(at_most < STREAM_US ? at_most : STREAM_US);
-        return;
-    }
-    pfd.fd = fd;
-    poll(&pfd, 1, (int)(at_most / 1000));
+    else
+        poll(&pfd, 1, (int)(at_most / 1000));
 }
 
 /* ---- Without a permit -------------------------------------------------------------------------- */

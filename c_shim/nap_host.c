@@ -5,7 +5,6 @@
 #include <netinet/tcp.h>
 
 #include <apr_atomic.h>
-#include <apr_portable.h>
 #include <ap_listen.h>
 #include <http_main.h>
 
@@ -84,29 +83,30 @@ static int name_of(const uint8_t address[16], char *name, size_t size)
     static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
     struct sockaddr_in v4 = { .sin_family = AF_INET };
     struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
+    int is_v4 = !memcmp(address, mapped, sizeof mapped);
 
-    if (!memcmp(address, mapped, sizeof mapped)) {
-        memcpy(&v4.sin_addr, address + 12, 4);
-        return !getnameinfo((struct sockaddr *)&v4, sizeof v4, name, (socklen_t)size, NULL, 0,
-                            NI_NAMEREQD);
-    }
+    memcpy(&v4.sin_addr, address + 12, 4);
     memcpy(&v6.sin6_addr, address, 16);
-    return !getnameinfo((struct sockaddr *)&v6, sizeof v6, name, (socklen_t)size, NULL, 0,
-                        NI_NAMEREQD);
+    return !getnameinfo(is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6, is_v4 ? sizeof v4 : sizeof v6,
+                        name, (socklen_t)size, NULL, 0, NI_NAMEREQD);
+}
+
+/* All zeros: the kernel does not say. */
+static struct tcp_info tcp_info_of(apr_socket_t *socket)
+{
+    struct tcp_info info = { 0 };
+    socklen_t len = sizeof info;
+
+    if (getsockopt(nap_descriptor(socket), IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+        return (struct tcp_info) { 0 };
+    return info;
 }
 
 static uint32_t received(void *r)
 {
     conn_rec *c = ((request_rec *)r)->connection;
-    apr_socket_t *sock = ap_get_conn_socket(c->master ? c->master : c);
-    struct tcp_info info = { 0 };
-    socklen_t len = sizeof info;
-    apr_os_sock_t fd;
 
-    if (!sock || apr_os_sock_get(&fd, sock) != APR_SUCCESS
-        || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
-        return 0;
-    return info.tcpi_last_data_recv;
+    return tcp_info_of(ap_get_conn_socket(c->master ? c->master : c)).tcpi_last_data_recv;
 }
 
 static uint32_t outside(void)
@@ -114,15 +114,10 @@ static uint32_t outside(void)
     uint32_t all = 0, seen = 0;
 
     for (ap_listen_rec *l = ap_listeners; l; l = l->next) {
-        struct tcp_info info = { 0 };
-        socklen_t len = sizeof info;
-        apr_os_sock_t fd;
+        struct tcp_info info = tcp_info_of(l->sd);
 
-        /* of a listening socket this is how many wait to be accepted */
-        if (l->sd && apr_os_sock_get(&fd, l->sd) == APR_SUCCESS
-            && getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0
-            && info.tcpi_state == TCP_LISTEN) {
-            all += info.tcpi_unacked;
+        if (info.tcpi_state == TCP_LISTEN) {
+            all += info.tcpi_unacked;       /* of a listening socket: how many wait to be accepted */
             seen = 1;
         }
     }

@@ -23,8 +23,6 @@
  * (NapAdmit early) or from a handler. When descriptors are short, all do so while workers last.
  */
 #include <ap_mpm.h>
-#include <apr_portable.h>
-#include <http_request.h>
 #include <scoreboard.h>
 #include <limits.h>
 #include <stdio.h>
@@ -232,13 +230,10 @@ static void bell_close(nap_parked *p)
 /* Leaves the yard; its socket gets its own descriptor back. */
 static void take_up(nap_parked *p)
 {
-    apr_os_sock_t has = -1;
-
     if (p->client < 0)
         return;
     nap_yard_out(p);
-    apr_os_sock_get(&has, p->socket);
-    if (has == p->bell) {
+    if (nap_descriptor(p->socket) == p->bell) {
         apr_os_sock_put(&p->socket, &p->client, p->r->connection->pool);
     }
     else {                      /* the MPM has closed the eventfd instead of the client */
@@ -273,7 +268,7 @@ static void be_silent(request_rec *r)
     r->eos_sent = 1;
 }
 
-/* The access has a place. 1: its last fixup returns nap_park_status; 0: it cannot be parked. */
+/* The access has a place. What its last fixup returns then; OK: it cannot be parked. */
 int nap_park(request_rec *r, nap_handle *h, const nap_request *q)
 {
     nap_line *line = nap_line_of(r->connection);
@@ -290,20 +285,15 @@ int nap_park(request_rec *r, nap_handle *h, const nap_request *q)
     /* the lowest free number; the last ones are kept for accesses that run */
     if (p->bell < 0 || !nap_yard_spares(p->bell)) {
         bell_close(p);
-        return 0;
+        return OK;
     }
     apr_pool_cleanup_register(r->pool, p, end, apr_pool_cleanup_null);
     line->parked = p;
     p->keepalive = r->connection->keepalive;
-    if (r->prev)
-        be_silent(r);
-    return 1;
-}
-
-/* What the last fixup of r, which is parked, returns. */
-int nap_park_status(const request_rec *r)
-{
-    return r->prev ? DONE : SUSPENDED;
+    if (!r->prev)
+        return SUSPENDED;
+    be_silent(r);
+    return DONE;
 }
 
 #ifdef AP_MPMQ_CAN_WAITIO
@@ -340,25 +330,18 @@ static int follow(request_rec *r)
  * takes it up, and waits. */
 static NAP_SELDOM void let_go(conn_rec *c, nap_parked *p)
 {
-    apr_os_sock_t client = -1;
+    int client = nap_descriptor(p->socket);
     uint64_t one = 1;
 
     c->cs->state = CONN_STATE_ASYNC_WAITIO;
     c->cs->sense = CONN_SENSE_WANT_READ;
-    if (c->aborted || apr_os_sock_get(&client, p->socket) || client < 0)
+    if (c->aborted || client < 0)
         return;                 /* the MPM closes the connection */
     p->no_room = !nap_yard_in(p, client);
     if (p->no_room && write(p->bell, &one, sizeof one) < 0)
         return;                 /* then the client's next byte wakes it, or Timeout */
     p->client = client;
     apr_os_sock_put(&p->socket, &p->bell, c->pool);
-}
-
-/* An access that its last fixup has just parked. */
-static NAP_SELDOM void wait_on(conn_rec *c, nap_parked *p)
-{
-    if (c->cs->state == CONN_STATE_SUSPENDED)
-        let_go(c, p);
 }
 
 /* It has looked up, and goes on as in ap_process_async_request(), after the redirects that led to it. */
@@ -427,8 +410,8 @@ static int process(conn_rec *c)
         rc = (*hook++)(c);
     while (rc == DECLINED && *hook);
     line->around = 0;
-    if (line->parked)
-        wait_on(c, line->parked);
+    if (line->parked && c->cs->state == CONN_STATE_SUSPENDED)
+        let_go(c, line->parked);
     return rc;
 }
 
