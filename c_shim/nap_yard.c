@@ -4,9 +4,9 @@
  * rings when one of them must look up. It also sees clients that have gone, and accesses whose time has come.
  * It only writes to their eventfds; a worker does the rest (nap_park.c).
  */
+#include <apr_thread_proc.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -49,29 +49,16 @@ static apr_time_t ticks(void)
 
 /* ---- In and out -------------------------------------------------------------------------------- */
 
-/* Makes room for one more. 0: there is no memory. */
-static int yard_grow(void)
+/* Room for all that may be parked in the server; what is not used costs no memory. 0: there is none. */
+static int yard_make(size_t size)
 {
-    size_t size = yard.size ? 2 * yard.size : 256;
-    void *places, *due, *who, *told, *which;
-
-    if (yard.n < yard.size)
-        return 1;
-    /* if a later one fails, these stay valid */
-    if ((places = realloc(yard.places, size * sizeof *yard.places)))
-        yard.places = places;
-    if ((due = realloc(yard.due, size * sizeof *yard.due)))
-        yard.due = due;
-    if ((who = realloc(yard.who, size * sizeof *yard.who)))
-        yard.who = who;
-    if ((told = realloc(yard.told, size)))
-        yard.told = told;
-    if ((which = realloc(yard.which, size * sizeof *yard.which)))
-        yard.which = which;
-    if (!places || !due || !who || !told || !which)
-        return 0;
     yard.size = size;
-    return 1;
+    yard.places = calloc(size, sizeof *yard.places);
+    yard.due = calloc(size, sizeof *yard.due);
+    yard.who = calloc(size, sizeof *yard.who);
+    yard.told = calloc(size, sizeof *yard.told);
+    yard.which = calloc(size, sizeof *yard.which);
+    return yard.places && yard.due && yard.who && yard.told && yard.which;
 }
 
 /* Under the lock: tells it to look up. */
@@ -106,7 +93,7 @@ int nap_yard_in(nap_parked *p, int client)
     if (read(p->bell, &rung, sizeof rung) < 0)
         rung = 0;               /* it has not been rung */
     pthread_mutex_lock(&yard.lock);
-    is_in = yard_grow() && !epoll_ctl(clients, EPOLL_CTL_ADD, client, &e);
+    is_in = yard.n < yard.size && !epoll_ctl(clients, EPOLL_CTL_ADD, client, &e);
     if (is_in) {
         yard.places[yard.n] = nap_the_core->access.park(&p->h->access, &due);
         yard.due[yard.n] = ticks() + stay_of(p, due);
@@ -212,6 +199,7 @@ static void *keep(void *none)
     uint32_t heard = 0;
     apr_time_t tick = 0, next = 0;
 
+    apr_setup_signal_thread();          /* signals go to the MPM's threads, except its own faults */
     while (!keeper_ends) {
         apr_time_t now = ticks();
 
@@ -256,27 +244,19 @@ static void raise_descriptors(void)
 void nap_yard_start(apr_pool_t *pchild, server_rec *s)
 {
     pthread_attr_t attr;
-    static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
-    sigset_t all, before;
     int rc;
 
     if (!nap_the_site->mpm.parked || !nap_the_core)
         return;
     raise_descriptors();
     clients = epoll_create1(EPOLL_CLOEXEC);
-    rc = clients < 0 ? errno : 0;
+    rc = clients < 0 ? errno : yard_make(nap_the_site->mpm.parked) ? 0 : ENOMEM;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, 256 * 1024);
     keeper_ends = 0;
-    /* signals go to the MPM's threads, except its own faults */
-    sigfillset(&all);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        sigdelset(&all, faults[i]);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     if (!rc)
         rc = pthread_create(&keeper, &attr, keep, NULL);
     keeper_runs = !rc;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     if (!keeper_runs)
         ap_log_error(APLOG_MARK, APLOG_ERR, rc, s, "mod_nap: NapPark: the thread for parked accesses "
