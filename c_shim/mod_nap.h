@@ -62,6 +62,11 @@ extern module nap_itself;
 /* After every other module's hook. */
 #define NAP_LAST (APR_HOOK_REALLY_LAST + 10)
 
+/* Each pointer in a list, which may be NULL. */
+#define NAP_EACH(item, list) \
+    for (int item##_at = 0; (list) && item##_at < (list)->nelts && \
+         ((item) = APR_ARRAY_IDX(list, item##_at, __typeof__(item)), 1); item##_at++)
+
 /* NapEngine; NAP_UNSET: not configured, which means On. */
 enum { NAP_ENGINE_OFF = 0, NAP_ENGINE_ON = 1, NAP_ENGINE_DRY_RUN = 2 };
 
@@ -118,7 +123,7 @@ typedef struct nap_site {
     nap_mpm mpm;
     apr_hash_t *rooms;               /* name -> nap_room */
     apr_array_header_t *in_order;    /* the same, as first named */
-    apr_array_header_t *own_pages;   /* of nap_own_page * */
+    apr_array_header_t *own_pages;   /* of nap_own_page *; NULL: none */
     const char *state_file;          /* absolute paths; NULL: not set */
     const char *key_file;
     const char *log_name;            /* a path, or "|command" */
@@ -342,7 +347,8 @@ void *nap_dir_create(apr_pool_t *p, char *path);
 void *nap_dir_merge(apr_pool_t *p, void *base, void *add);
 nap_dir *nap_dir_set(cmd_parms *cmd, void *conf);
 int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp);
-int nap_complain(server_rec *s, apr_pool_t *p, const ap_directive_t *where, const char *what);
+int nap_complain(server_rec *s, apr_pool_t *p, const ap_directive_t *where, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s);
 
 /* nap_use.c */

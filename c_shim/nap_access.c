@@ -222,14 +222,12 @@ static int is_static(const request_rec *r)
 /* The highest of the room's priorities whose expressions are true. */
 static NAP_SELDOM uint32_t priority_of(request_rec *r, const nap_room *room)
 {
+    const nap_priority *one;
     uint32_t highest = 0;
 
-    for (int i = 0; room->priorities && i < room->priorities->nelts; i++) {
-        const nap_priority *one = APR_ARRAY_IDX(room->priorities, i, const nap_priority *);
-
+    NAP_EACH(one, room->priorities)
         if (one->number > highest && nap_expr_holds(r, one->expr, "NapPriority"))
             highest = one->number;
-    }
     return highest;
 }
 

@@ -258,15 +258,12 @@ static void undo(call *c)
 /* Are all members alike? If not, others replace one that is taken out. */
 static int are_peers(const proxy_balancer *balancer)
 {
-    const proxy_worker *first = APR_ARRAY_IDX(balancer->workers, 0, proxy_worker *);
+    const proxy_worker *first = APR_ARRAY_IDX(balancer->workers, 0, proxy_worker *), *worker;
 
-    for (int i = 0; i < balancer->workers->nelts; i++) {
-        const proxy_worker *worker = APR_ARRAY_IDX(balancer->workers, i, proxy_worker *);
-
+    NAP_EACH(worker, balancer->workers)
         if (worker->s->lbset != first->s->lbset || PROXY_WORKER_IS_STANDBY(worker) ||
             PROXY_WORKER_IS_SPARE(worker))
             return 0;
-    }
     return 1;
 }
 

@@ -111,11 +111,9 @@ static const char *first_segment(apr_pool_t *p, const char *uri)
 
 static void classify(call *c)
 {
-    const apr_array_header_t *all = c->settings->activities;
+    const activity *a;
 
-    for (int i = 0; all && i < all->nelts; i++) {
-        const activity *a = APR_ARRAY_IDX(all, i, activity *);
-
+    NAP_EACH(a, c->settings->activities) {
         if (!ap_regexec(a->path, c->r->uri, 0, NULL, 0)) {
             c->activity = a;
             c->kind = a->name;
@@ -137,17 +135,20 @@ static int is_named(const proxy_worker *worker, const char *name, apr_pool_t *p)
 static int is_capable(const call *c, const proxy_worker *worker)
 {
     const apr_array_header_t *names = c->activity ? c->activity->members : NULL;
+    const char *name;
 
-    for (int i = 0; names && i < names->nelts; i++)
-        if (is_named(worker, APR_ARRAY_IDX(names, i, const char *), c->r->pool))
+    NAP_EACH(name, names)
+        if (is_named(worker, name, c->r->pool))
             return 1;
     return !names;
 }
 
 static int was_tried(const call *c, const proxy_worker *worker)
 {
-    for (int i = 0; c->tried && i < c->tried->nelts; i++)
-        if (APR_ARRAY_IDX(c->tried, i, proxy_worker *) == worker)
+    const proxy_worker *tried;
+
+    NAP_EACH(tried, c->tried)
+        if (tried == worker)
             return 1;
     return 0;
 }
@@ -184,22 +185,13 @@ static int gather(proxy_worker *current, proxy_worker *best, void *baton)
 
 static gathering members_of(call *c)
 {
-    const apr_array_header_t *all = c->balancer->workers;
-    gathering g = { c, NULL, 0, all->nelts };
+    gathering g = { c, NULL, 0, c->balancer->workers->nelts };
 
     g.workers = apr_palloc(c->r->pool, (size_t)(g.most + 1) * sizeof *g.workers);
     if (!best_worker)
         best_worker = APR_RETRIEVE_OPTIONAL_FN(proxy_balancer_get_best_worker);
-    if (best_worker) {
+    if (best_worker)            /* it comes with mod_proxy_balancer */
         best_worker(c->balancer, c->r, gather, &g);
-        return g;
-    }
-    for (int i = 0; i < all->nelts; i++) {      /* a mod_proxy that keeps its rules to itself */
-        proxy_worker *worker = APR_ARRAY_IDX(all, i, proxy_worker *);
-
-        if (is_open(worker))
-            gather(worker, NULL, &g);
-    }
     return g;
 }
 
@@ -230,13 +222,10 @@ static proxy_worker *least_busy(const gathering *g)
  * those once all that were tried are excluded. */
 int nap_balancer_has_left(const call *c, int wanted)
 {
-    const apr_array_header_t *all = c->balancer->workers;
+    const proxy_worker *worker;
 
-    for (int i = 0; i < all->nelts && wanted > 0; i++) {
-        const proxy_worker *worker = APR_ARRAY_IDX(all, i, proxy_worker *);
-
-        wanted -= is_open(worker) && is_left(c, worker);
-    }
+    NAP_EACH(worker, c->balancer->workers)
+        wanted -= wanted > 0 && is_open(worker) && is_left(c, worker);
     return wanted <= 0;
 }
 
@@ -317,9 +306,9 @@ static apr_interval_time_t own_timeout(const request_rec *r, const proxy_balance
 static apr_interval_time_t longest_timeout(const request_rec *r, const proxy_balancer *balancer)
 {
     apr_interval_time_t longest = 0;
+    const proxy_worker *worker;
 
-    for (int i = 0; i < balancer->workers->nelts; i++) {
-        const proxy_worker *worker = APR_ARRAY_IDX(balancer->workers, i, proxy_worker *);
+    NAP_EACH(worker, balancer->workers) {
         apr_interval_time_t own = own_timeout(r, balancer, worker);
 
         longest = own > longest ? own : longest;

@@ -159,7 +159,7 @@ int nap_bwshare_check(server_rec *s, apr_pool_t *p)
         const limits *own = set ? set->limits : NULL;
 
         if (own && nap_the_core->conf.finish(own->conf, nap_the_site->conf, err))
-            rc = nap_complain(host, p, own->where, err);
+            rc = nap_complain(host, p, own->where, "%s", err);
     }
     return rc;
 }

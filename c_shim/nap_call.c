@@ -15,12 +15,11 @@ static const uint32_t *const *counts = &nowhere;
 /* A cookie of ours, judged by part of its name: the core looks closer. */
 static NAP_SELDOM int is_in(const char *cookie)
 {
-    for (int i = 0; i < nap_the_site->in_order->nelts; i++) {
-        const nap_room *room = APR_ARRAY_IDX(nap_the_site->in_order, i, const nap_room *);
+    const nap_room *room;
 
+    NAP_EACH(room, nap_the_site->in_order)
         if (room->cookie && ap_strstr_c(cookie, room->cookie))
             return 1;
-    }
     return 0;
 }
 

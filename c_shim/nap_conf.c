@@ -62,7 +62,6 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     nap_no_room.index = -1;
     site->rooms = apr_hash_make(pconf);
     site->in_order = apr_array_make(pconf, 4, sizeof(nap_room *));
-    site->own_pages = apr_array_make(pconf, 1, sizeof(nap_own_page *));
     site->ticket_path = "/nap-ticket";
     nap_the_site = site;
     room_open = NULL;
@@ -196,8 +195,10 @@ NAP_SELDOM int nap_expr_holds(request_rec *r, const ap_expr_info_t *expr, const 
 /* Is one of the list (NULL: there is none) true of r? */
 NAP_SELDOM int nap_expr_any(request_rec *r, const apr_array_header_t *list, const char *directive)
 {
-    for (int i = 0; list && i < list->nelts; i++)
-        if (nap_expr_holds(r, APR_ARRAY_IDX(list, i, const ap_expr_info_t *), directive))
+    const ap_expr_info_t *expr;
+
+    NAP_EACH(expr, list)
+        if (nap_expr_holds(r, expr, directive))
             return 1;
     return 0;
 }
@@ -329,19 +330,16 @@ static const char *set_ticket_status(cmd_parms *cmd, void *conf, const char *arg
 /* The page in that file, made on first mention. */
 static const nap_own_page *own_page_at(cmd_parms *cmd, const char *path)
 {
-    apr_array_header_t *pages = nap_the_site->own_pages;
     nap_own_page *page;
 
-    for (int i = 0; i < pages->nelts; i++) {
-        page = APR_ARRAY_IDX(pages, i, nap_own_page *);
+    NAP_EACH(page, nap_the_site->own_pages)
         if (!strcmp(page->path, path))
             return page;
-    }
     page = apr_pcalloc(cmd->pool, sizeof *page);
     page->path = path;
     page->where = cmd->directive;
     page->number = NAP_NONE;
-    APR_ARRAY_PUSH(pages, nap_own_page *) = page;
+    nap_list_add(cmd->pool, &nap_the_site->own_pages, page);
     return page;
 }
 
@@ -523,8 +521,15 @@ const command_rec nap_directives[] = {
 
 /* ---- check_config ---------------------------------------------------------------------------- */
 
-int nap_complain(server_rec *s, apr_pool_t *p, const ap_directive_t *where, const char *what)
+/* A fault of the configuration, with its place (NULL: there is none). */
+int nap_complain(server_rec *s, apr_pool_t *p, const ap_directive_t *where, const char *format, ...)
 {
+    va_list args;
+    const char *what;
+
+    va_start(args, format);
+    what = apr_pvsprintf(p, format, args);
+    va_end(args);
     if (where)
         what = apr_psprintf(p, "%s line %d: %s", where->filename, where->line_num, what);
     ap_log_error(APLOG_MARK, APLOG_STARTUP | APLOG_EMERG, 0, s, "%s", what);
@@ -538,7 +543,7 @@ static int room_check(server_rec *s, nap_room *room, apr_pool_t *p)
 
     if (!room->section)
         return nap_complain(s, p, APR_ARRAY_IDX(room->uses, 0, const ap_directive_t *),
-                        apr_psprintf(p, "NapUse: there is no <NapRoom %s>", room->view.name));
+                            "NapUse: there is no <NapRoom %s>", room->view.name);
     if (nap_pages_check(s, room, p) != OK)      /* before the room is finished: pages inherit from it */
         return !OK;
     rc = nap_the_core->conf.finish(room->conf, nap_the_site->conf, err);
@@ -551,7 +556,7 @@ static int room_check(server_rec *s, nap_room *room, apr_pool_t *p)
     room->cookie = room->view.cookie[0] ? room->view.cookie
                                         : apr_pstrcat(p, "nap-", room->view.name, NULL);
     nap_use_tell(s, room, p);
-    return rc ? nap_complain(s, p, room->section, err) : nap_session_check(s, room, p);
+    return rc ? nap_complain(s, p, room->section, "%s", err) : nap_session_check(s, room, p);
 }
 
 /* Checks the state file's place without touching the file. If the children's user could write to the
@@ -567,14 +572,13 @@ static int state_check(server_rec *s, apr_pool_t *p)
         return OK;
     rv = apr_stat(&info, dir, APR_FINFO_TYPE | APR_FINFO_OWNER | APR_FINFO_PROT, p);
     if ((rv && !APR_STATUS_IS_INCOMPLETE(rv)) || info.filetype != APR_DIR)
-        return nap_complain(s, p, NULL, apr_psprintf(p, "NapStateFile: %s is not a directory", dir));
+        return nap_complain(s, p, NULL, "NapStateFile: %s is not a directory", dir);
     if (geteuid() == 0 && ap_unixd_config.user_id != 0 &&
         (info.user == ap_unixd_config.user_id ||
          (info.group == ap_unixd_config.group_id && (info.protection & APR_GWRITE)) ||
          (info.protection & APR_WWRITE)))
-        return nap_complain(s, p, NULL, apr_psprintf(p, "NapStateFile: the children's user can write the "
-                                              "directory %s; use one that only root can write",
-                                              dir));
+        return nap_complain(s, p, NULL, "NapStateFile: the children's user can write the directory %s; use one that "
+                            "only root can write", dir);
     return OK;
 }
 
@@ -585,33 +589,30 @@ static int keys_check(server_rec *s, apr_pool_t *p)
 
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         why = nap_keys_check(nap_the_site->key_file, p);
-    return why ? nap_complain(s, p, NULL, apr_psprintf(p, "NapTicketKey %s: %s",
-                                                   nap_the_site->key_file, why)) : OK;
+    return why ? nap_complain(s, p, NULL, "NapTicketKey %s: %s", nap_the_site->key_file, why) : OK;
 }
 
 /* A broken page fails a configtest and a start, but not a running server: at a restart it goes on with
  * the built-in page (nap_server_start). */
 static int own_pages_check(server_rec *s, apr_pool_t *p)
 {
-    apr_array_header_t *pages = nap_the_site->own_pages;
     char *err = apr_pcalloc(p, NAP_ERR_MAX);
+    const nap_own_page *page;
 
     if (ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
-    for (int i = 0; i < pages->nelts; i++) {
-        const nap_own_page *page = APR_ARRAY_IDX(pages, i, nap_own_page *);
-
+    NAP_EACH(page, nap_the_site->own_pages)
         if (nap_the_core->server.own_page(nap_str_of(page->path), 0, err) < 0)
-            return nap_complain(s, p, page->where, apr_pstrcat(p, "NapTicketPage: ", err, NULL));
-    }
+            return nap_complain(s, p, page->where, "NapTicketPage: %s", err);
     return OK;
 }
 
 int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s)
 {
     nap_site *site = nap_the_site;
+    nap_room *room;
     size_t gates = 0;
-    int rc = OK;
+    int faults = 0;
 
     if (!nap_the_core || !site)
         return OK;
@@ -622,24 +623,20 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
     nap_the_core->conf.runs(site->conf, &site->mpm);
     if (site->view.ticket_path[0])
         site->ticket_path = site->view.ticket_path;
-    if (site->in_order->nelts > NAP_ROOMS_MAX) {
-        nap_complain(s, ptemp, NULL, apr_psprintf(ptemp, "<NapRoom>: %d rooms are too many; use at most %d",
-                                              site->in_order->nelts, NAP_ROOMS_MAX));
-        rc = HTTP_INTERNAL_SERVER_ERROR;
-    }
-    for (int i = 0; i < site->in_order->nelts; i++)
-        if (room_check(s, APR_ARRAY_IDX(site->in_order, i, nap_room *), pconf) != OK)
-            rc = HTTP_INTERNAL_SERVER_ERROR;
+    if (site->in_order->nelts > NAP_ROOMS_MAX)
+        faults |= nap_complain(s, ptemp, NULL, "<NapRoom>: %d rooms are too many; use at most %d",
+                               site->in_order->nelts, NAP_ROOMS_MAX);
+    NAP_EACH(room, site->in_order) {
+        if (room_check(s, room, pconf) == OK)
+            gates += nap_pages_gates(room);
         else
-            gates += nap_pages_gates(APR_ARRAY_IDX(site->in_order, i, nap_room *));
-    if (gates > NAP_GATES_MAX) {
-        nap_complain(s, ptemp, NULL, apr_psprintf(ptemp, "<NapRoom>: %d rooms and pages are too many "
-                                                  "together; use at most %d", (int)gates,
-                                                  NAP_GATES_MAX));
-        rc = HTTP_INTERNAL_SERVER_ERROR;
+            faults = 1;
     }
-    if (state_check(s, ptemp) != OK || keys_check(s, ptemp) != OK ||
-        own_pages_check(s, ptemp) != OK || nap_bwshare_check(s, ptemp) != OK)
-        rc = HTTP_INTERNAL_SERVER_ERROR;
-    return rc;
+    if (gates > NAP_GATES_MAX)
+        faults |= nap_complain(s, ptemp, NULL, "<NapRoom>: %d rooms and pages are too many together; use at most %d",
+                               (int)gates, NAP_GATES_MAX);
+    if (state_check(s, ptemp) != OK || keys_check(s, ptemp) != OK || own_pages_check(s, ptemp) != OK ||
+        nap_bwshare_check(s, ptemp) != OK || faults)
+        return HTTP_INTERNAL_SERVER_ERROR;
+    return OK;
 }

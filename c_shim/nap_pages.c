@@ -12,12 +12,11 @@
 
 nap_page *nap_page_named(const nap_room *room, const char *name)
 {
-    for (int i = 0; room->pages && i < room->pages->nelts; i++) {
-        nap_page *page = APR_ARRAY_IDX(room->pages, i, nap_page *);
+    nap_page *page;
 
+    NAP_EACH(page, room->pages)
         if (!strcmp(page->view.page, name))
             return page;
-    }
     return NULL;
 }
 
@@ -129,24 +128,23 @@ static const char *owner_find(nap_page *page, apr_pool_t *p)
 /* Tells each gate the permits of the others, which share its workers. */
 static void beside_set(nap_room *room)
 {
+    const nap_page *page;
     int64_t all = 0;
 
-    for (int i = 0; i < room->pages->nelts; i++)
-        if (!APR_ARRAY_IDX(room->pages, i, nap_page *)->shared)
-            all += APR_ARRAY_IDX(room->pages, i, nap_page *)->view.run_ready;
+    NAP_EACH(page, room->pages)
+        if (!page->shared)
+            all += page->view.run_ready;
     nap_the_core->conf.beside(room->conf, all);
-    for (int i = 0; i < room->pages->nelts; i++) {
-        const nap_page *page = APR_ARRAY_IDX(room->pages, i, const nap_page *);
-
+    NAP_EACH(page, room->pages)
         nap_the_core->conf.beside(page->conf, all - page->view.run_ready);
-    }
 }
 
 /* The room's pages, before the room is finished. */
 int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p)
 {
-    for (int i = 0; room->pages && i < room->pages->nelts; i++) {
-        nap_page *page = APR_ARRAY_IDX(room->pages, i, nap_page *);
+    nap_page *page;
+
+    NAP_EACH(page, room->pages) {
         char *err = apr_pcalloc(p, NAP_ERR_MAX);
         const char *why = NULL;
 
@@ -160,7 +158,7 @@ int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p)
             nap_conf_look(page->conf, &page->view);
         }
         if (why)
-            return nap_complain(s, p, page->where, why);
+            return nap_complain(s, p, page->where, "%s", why);
     }
     if (room->pages)
         beside_set(room);
@@ -171,9 +169,10 @@ int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p)
 size_t nap_pages_gates(const nap_room *room)
 {
     size_t gates = 1 + (room->view.session == 1);
+    const nap_page *page;
 
-    for (int i = 0; room->pages && i < room->pages->nelts; i++)
-        gates += !APR_ARRAY_IDX(room->pages, i, nap_page *)->shared;
+    NAP_EACH(page, room->pages)
+        gates += !page->shared;
     return gates;
 }
 

@@ -46,10 +46,12 @@ void nap_server_measure(nap_mpm *m)
 
 static int failed(server_rec *s, const char *what, const char *why)
 {
+    nap_room *room;
+
     ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: %s: %s; nothing is scheduled", what, why);
     nap_the_core = NULL;
-    for (int i = 0; i < nap_the_site->in_order->nelts; i++)
-        APR_ARRAY_IDX(nap_the_site->in_order, i, nap_room *)->index = -1;
+    NAP_EACH(room, nap_the_site->in_order)
+        room->index = -1;
     return OK;
 }
 
@@ -130,36 +132,23 @@ const char *nap_keys_check(const char *path, apr_pool_t *p)
 /* The text of the keys in force. It outlives the module, which each restart reloads. */
 #define KEYS_BEFORE "mod_nap: keys"
 
-static const char *keys_before(apr_pool_t *process)
-{
-    void *text = NULL;
-
-    apr_pool_userdata_get(&text, KEYS_BEFORE, process);
-    return text;
-}
-
-static void keys_remember(const char *text, apr_pool_t *process)
-{
-    const char *before = keys_before(process);
-
-    if (!before || strcmp(before, text))
-        apr_pool_userdata_set(apr_pstrdup(process, text), KEYS_BEFORE, NULL, process);
-}
-
 /* Without a good file the site is still protected: at a restart by the previous keys, which signed the
  * tickets in use, and at a start by a random key, as without NapTicketKey. */
 static void keys_set(const char *path, server_rec *s, apr_pool_t *p)
 {
+    apr_pool_t *process = s->process->pool;
     char *err = apr_pcalloc(p, NAP_ERR_MAX);
-    const char *why = NULL, *text = path ? keys_read(path, p, &why) : "", *before;
+    const char *why = NULL, *text = path ? keys_read(path, p, &why) : "";
+    void *before = NULL;
 
+    apr_pool_userdata_get(&before, KEYS_BEFORE, process);
     if (!why && nap_the_core->server.keys(nap_str_of(text), 1, err))
         why = err;
     if (!why) {
-        keys_remember(text, s->process->pool);
+        if (!before || strcmp(before, text))
+            apr_pool_userdata_set(apr_pstrdup(process, text), KEYS_BEFORE, NULL, process);
         return;
     }
-    before = keys_before(s->process->pool);
     ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketKey %s: %s; tickets are signed with %s",
                  path ? path : "", why, before ? "the keys from before this restart" : "a random key");
     nap_the_core->server.keys(nap_str_of(before ? before : ""), 1, err);
@@ -170,8 +159,9 @@ static void own_pages_read(nap_site *site, server_rec *s, apr_pool_t *p)
 {
     char *err = apr_pcalloc(p, NAP_ERR_MAX);
 
-    for (int i = 0; i < site->own_pages->nelts; i++) {
-        nap_own_page *page = APR_ARRAY_IDX(site->own_pages, i, nap_own_page *);
+    nap_own_page *page;
+
+    NAP_EACH(page, site->own_pages) {
         int number = nap_the_core->server.own_page(nap_str_of(page->path), 1, err);
 
         if (number >= 0)
@@ -228,34 +218,27 @@ static int gate_enter(const nap_conf *conf, server_rec *s, apr_pool_t *p)
     return index;
 }
 
-#define EACH_ROOM(site, room) \
-    for (int i = 0; i < (site)->in_order->nelts && \
-         ((room) = APR_ARRAY_IDX((site)->in_order, i, nap_room *)); i++)
-#define EACH_PAGE(room, page) \
-    for (int j = 0; (room)->pages && j < (room)->pages->nelts && \
-         ((page) = APR_ARRAY_IDX((room)->pages, j, nap_page *)); j++)
-
 static void rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
 {
     nap_room *room;
     nap_page *page;
 
-    EACH_ROOM(site, room) {
+    NAP_EACH(room, site->in_order) {
         nap_the_core->server.keep(nap_str_of(room->view.name), nap_str_of(""));
-        EACH_PAGE(room, page)
+        NAP_EACH(page, room->pages)
             nap_the_core->server.keep(nap_str_of(room->view.name), nap_str_of(page->view.page));
     }
-    EACH_ROOM(site, room) {
+    NAP_EACH(room, site->in_order) {
         if (room->remark)
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: %s", room->remark);
         room->index = gate_enter(room->conf, s, p);
     }
-    EACH_ROOM(site, room)
-        EACH_PAGE(room, page)
+    NAP_EACH(room, site->in_order)
+        NAP_EACH(page, room->pages)
             if (page->owner == room && room->index >= 0)
                 page->index = gate_enter(page->conf, s, p);
-    EACH_ROOM(site, room)
-        EACH_PAGE(room, page)
+    NAP_EACH(room, site->in_order)
+        NAP_EACH(page, room->pages)
             if (page->owner != room)
                 page->index = nap_page_named(page->owner, page->view.page)->index;
 }
@@ -277,13 +260,14 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     nap_site *site = nap_the_site;
     char *err = apr_pcalloc(ptemp, NAP_ERR_MAX);
     const char *why;
+    nap_room *room;
     size_t rooms, gates = 0;
 
     if (!nap_the_core || !site || ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     rooms = (size_t)site->in_order->nelts;
-    for (size_t i = 0; i < rooms; i++)
-        gates += nap_pages_gates(APR_ARRAY_IDX(site->in_order, i, nap_room *));
+    NAP_EACH(room, site->in_order)
+        gates += nap_pages_gates(room);
     site->mpm.members = nap_balancer_members(s);
     if (rooms == 0 && !site->owes && !site->events && !site->mpm.members) {
         nap_balancer_start(s, 0);

@@ -60,8 +60,10 @@ static const char *location_of(const ap_directive_t *use, apr_pool_t *p)
 /* Can a URL that begins like the page's lie in the room? */
 static int lies_there(const nap_room *room, const nap_page *page, apr_pool_t *p)
 {
-    for (int i = 0; room->uses && i < room->uses->nelts; i++) {
-        const char *path = location_of(APR_ARRAY_IDX(room->uses, i, const ap_directive_t *), p);
+    const ap_directive_t *use;
+
+    NAP_EACH(use, room->uses) {
+        const char *path = location_of(use, p);
 
         if (!path || !strncmp(path, page->prefix, strlen(path) < page->prefix_len
                                                   ? strlen(path) : page->prefix_len))
@@ -78,11 +80,9 @@ int nap_session_check(server_rec *s, nap_room *room, apr_pool_t *p)
 
     if (!what || room->view.session != 1)
         return OK;
-    return nap_complain(s, p, room->section,
-                        apr_psprintf(p, "room %s: NapSession: %s= matches nothing in the room: URLs "
-                                     "that begin with %s lie in no <Location> with NapUse %s",
-                                     room->view.name, what, what[0] == 's' ? room->starts->prefix
-                                     : room->ends->prefix, room->view.name));
+    return nap_complain(s, p, room->section, "room %s: NapSession: %s= matches nothing in the room: URLs that begin "
+                        "with %s lie in no <Location> with NapUse %s", room->view.name, what,
+                        what[0] == 's' ? room->starts->prefix : room->ends->prefix, room->view.name);
 }
 
 /* ---- An access --------------------------------------------------------------------------------- */

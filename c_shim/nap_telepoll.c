@@ -30,14 +30,11 @@ static void hook_in(void);
 
 static nap_event *event_named(const char *name)
 {
-    const apr_array_header_t *events = nap_the_site->events;
+    nap_event *event;
 
-    for (int i = 0; events && i < events->nelts; i++) {
-        nap_event *event = APR_ARRAY_IDX(events, i, nap_event *);
-
+    NAP_EACH(event, nap_the_site->events)
         if (!strcmp(event->name, name))
             return event;
-    }
     return NULL;
 }
 
@@ -82,18 +79,18 @@ const char *nap_telepoll_set(cmd_parms *cmd, void *conf, int argc, char *const a
  * configured. */
 void nap_telepoll_start(void)
 {
-    const apr_array_header_t *events = nap_the_site->events;
     const nap_conf *confs[NAP_EVENTS_MAX] = { NULL };
     int64_t indices[NAP_EVENTS_MAX];
-    int n = events ? events->nelts : 0;
+    nap_event *event;
+    size_t n = 0;
 
-    for (int i = 0; i < n; i++) {
-        confs[i] = APR_ARRAY_IDX(events, i, nap_event *)->conf;
-        indices[i] = -1;
+    NAP_EACH(event, nap_the_site->events) {
+        confs[n] = event->conf;
+        indices[n++] = -1;
     }
-    nap_the_core->polls.start(confs, (size_t)n, indices);
-    for (int i = 0; i < n; i++)
-        APR_ARRAY_IDX(events, i, nap_event *)->index = indices[i];
+    nap_the_core->polls.start(confs, n, indices);
+    NAP_EACH(event, nap_the_site->events)
+        event->index = indices[event_at];
 }
 
 /* ---- A request -------------------------------------------------------------------------------- */

@@ -120,8 +120,9 @@ static const ap_directive_t *first_past(const ap_directive_t *d, const char *add
 /* check_config: a warning for each NapUse in <Proxy> that something bypasses. */
 void nap_use_tell(server_rec *s, const nap_room *room, apr_pool_t *p)
 {
-    for (int i = 0; room->uses && i < room->uses->nelts; i++) {
-        const ap_directive_t *use = APR_ARRAY_IDX(room->uses, i, const ap_directive_t *);
+    const ap_directive_t *use;
+
+    NAP_EACH(use, room->uses) {
         const char *address = nap_section_word(use->parent, "<Proxy", p);
         const ap_directive_t *past = address ? first_past(ap_conftree, address, p) : NULL;
 
