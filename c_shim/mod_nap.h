@@ -38,6 +38,8 @@
 #include <http_request.h>
 #include <ap_expr.h>
 #include <mpm_common.h>
+#include <scoreboard.h>
+#include <util_filter.h>
 #include <apr_hash.h>
 #include <apr_portable.h>
 #include <apr_strings.h>
@@ -169,12 +171,6 @@ typedef struct nap_charge {
 } nap_charge;
 
 #define NAP_BW_PIECE (256 * 1024)    /* bytes; a longer answer may be cut */
-
-/* Are these `length` bytes to be passed piece by piece? */
-static inline int nap_bwshare_cuts(const nap_charge *c, apr_off_t length)
-{
-    return c->pieces && length > NAP_BW_PIECE;
-}
 
 /* An access at the chain's first request, and the ticket page at its own request. */
 typedef struct nap_handle {
@@ -357,7 +353,7 @@ void nap_use_tell(server_rec *s, const nap_room *room, apr_pool_t *p);
 
 /* nap_server.c */
 int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s);
-const char *nap_keys_check(const char *path, apr_pool_t *p);
+int nap_keys_check(server_rec *s, apr_pool_t *p);
 void nap_server_measure(nap_mpm *mpm);
 void nap_child_start(apr_pool_t *pchild, server_rec *s);
 void nap_child_status(server_rec *s, pid_t pid, ap_generation_t gen, int slot, mpm_child_status state);
@@ -470,8 +466,6 @@ int nap_query_take(request_rec *r);
 void nap_query_register(apr_pool_t *p);
 
 /* nap_page.c */
-int nap_page_answer(request_rec *r, apr_bucket_brigade *bb);
-apr_bucket_brigade *nap_page_open(request_rec *r);
 int nap_page_show(request_rec *r, nap_wanted *wanted);
 int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q);
 int nap_page_translate(request_rec *r);

@@ -7,12 +7,8 @@
  * Most requests go through here, so cheap questions are asked first: one admitted access may cost
  * some 600 instructions, the core's included.
  */
-#include <ap_mpm.h>
 #include <mod_core.h>
-#include <scoreboard.h>
-#include <util_filter.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include "mod_nap.h"
 
@@ -110,22 +106,18 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
 
 /* ---- Waiting ---------------------------------------------------------------------------------- */
 
-static int hung_up(conn_rec *c)
+/* A stream of HTTP/2 has a connection of its own, whose socket tells nothing; its master's does. */
+static int client_gone(const conn_rec *c)
 {
-    apr_socket_t *socket = ap_get_conn_socket(c);
+    conn_rec *line = c->master ? c->master : (conn_rec *)c;
+    apr_socket_t *socket = ap_get_conn_socket(line);
     struct pollfd pfd = { .fd = nap_descriptor(socket), .events = POLLRDHUP };
 
-    if (c->aborted || !socket)
-        return c->aborted;
-    if (pfd.fd < 0)     /* closed under us: event and worker do that at a hard stop */
+    if (c->aborted || line->aborted)
         return 1;
+    if (!socket || pfd.fd < 0)  /* closed under us: event and worker do that at a hard stop */
+        return socket != NULL;
     return poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLRDHUP | POLLERR | POLLHUP | POLLNVAL));
-}
-
-/* A stream of HTTP/2 has a connection of its own, whose socket tells nothing; its master's does. */
-static int client_gone(conn_rec *c)
-{
-    return c->aborted || hung_up(c->master ? c->master : c);
 }
 
 static int show(request_rec *r, int status)
@@ -134,33 +126,31 @@ static int show(request_rec *r, int status)
            ? ap_update_child_status(r->connection->sbh, status, r) : 0;
 }
 
-/* Its client has gone: the next one gets its place, or the permit it just got. */
-static nap_verdict left(request_rec *r, nap_access *a, const nap_request *q)
+/* Waits up to `us` for its turn. NAP_WAIT on an aborted connection: its client has gone, and the next one has
+ * its place, or the permit it just got. */
+static nap_verdict look(request_rec *r, nap_access *a, uint64_t us, const nap_request *q)
 {
-    nap_the_core->access.give_up(a, NAP_GONE, q);
-    nap_the_core->access.leave(a);
-    r->connection->aborted = 1;
-    return NAP_WAIT;
+    nap_verdict verdict = nap_the_core->access.wait(a, us, q);
+
+    if ((verdict == NAP_WAIT || verdict == NAP_RUN) && client_gone(r->connection)) {
+        nap_the_core->access.give_up(a, NAP_GONE, q);
+        nap_the_core->access.leave(a);
+        r->connection->aborted = 1;
+        return NAP_WAIT;
+    }
+    return verdict == NAP_WAIT && nap_server_stopping() ? nap_the_core->access.give_up(a, NAP_STOPPING, q) : verdict;
 }
 
 /* Waits on its worker until the access may run or is refused. (Without a worker: nap_park.c; in the middle of
  * a handler: nap_access_again.) */
 static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_request *q)
 {
-    nap_verdict verdict = NAP_WAIT;
+    nap_verdict verdict;
     int shown = show(r, SERVER_BUSY_LOG);     /* "L" in server-status */
 
-    while (verdict == NAP_WAIT) {
-        verdict = nap_the_core->access.wait(a, SLICE_US, q);
-        if (verdict != NAP_WAIT && verdict != NAP_RUN)
-            break;
-        if (client_gone(r->connection)) {
-            verdict = left(r, a, q);
-            break;
-        }
-        if (verdict == NAP_WAIT && nap_server_stopping())
-            verdict = nap_the_core->access.give_up(a, NAP_STOPPING, q);
-    }
+    do {
+        verdict = look(r, a, SLICE_US, q);
+    } while (verdict == NAP_WAIT && !r->connection->aborted);
     show(r, shown == SERVER_BUSY_LOG ? SERVER_BUSY_WRITE : shown);
     return verdict;
 }
@@ -185,8 +175,6 @@ int nap_access_again(nap_handle *h)
     show(r, shown == SERVER_BUSY_LOG ? SERVER_BUSY_WRITE : shown);
     return !r->connection->aborted;
 }
-
-/* ---- The end ---------------------------------------------------------------------------------- */
 
 /* A pool's cleanup. */
 apr_status_t nap_access_leave_late(void *access)
@@ -337,14 +325,9 @@ int nap_access_wait_here(request_rec *r, nap_handle *h, nap_request *q)
 /* A parked access looks up. SUSPENDED: it waits on. */
 int nap_access_look_up(request_rec *r, nap_handle *h, nap_request *q)
 {
-    nap_access *a = &h->access;
-    nap_verdict verdict = nap_the_core->access.wait(a, 0, q);
+    nap_verdict verdict = look(r, &h->access, 0, q);
 
-    if ((verdict == NAP_WAIT || verdict == NAP_RUN) && client_gone(r->connection))
-        return decided(r, h, left(r, a, q), q);
-    if (verdict == NAP_WAIT && nap_server_stopping())
-        verdict = nap_the_core->access.give_up(a, NAP_STOPPING, q);
-    return verdict == NAP_WAIT ? SUSPENDED : decided(r, h, verdict, q);
+    return verdict == NAP_WAIT && !r->connection->aborted ? SUSPENDED : decided(r, h, verdict, q);
 }
 
 /* Enters with the request's details: it has to wait, may be refused or may carry a ticket. */

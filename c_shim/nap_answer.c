@@ -4,8 +4,6 @@
  * log_transaction, where every request ends. That is too early only for an aborted client, whose
  * script may still run then: the permit comes back when the client's connection's pool goes.
  */
-#include <ap_mpm.h>
-#include <util_filter.h>
 #include <poll.h>
 
 #include "mod_nap.h"
@@ -236,7 +234,7 @@ static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_
 
     if (charge_passes(h, bb, h->sent - before, end, left))
         line->charged = NULL;
-    if (nap_bwshare_cuts(h->charge, h->sent - before))
+    if (h->charge->pieces && h->sent - before > NAP_BW_PIECE)
         return pass_pieces(f, bb, h, before, what);
     return what == PASSES ? ap_pass_brigade(f->next, bb) : pass_otherwise(f, bb, now, what);
 }

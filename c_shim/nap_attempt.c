@@ -10,7 +10,6 @@
 #include "nap_balancer.h"
 
 #include <apr_optional_hooks.h>
-#include <util_filter.h>
 
 static ap_filter_rec_t *watch_filter;
 

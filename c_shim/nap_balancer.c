@@ -6,9 +6,7 @@
  * mod_nap may be loaded without mod_proxy, so nothing here links to it: it uses optional functions and
  * hooks where they exist, and else mod_proxy's symbols by name, from its own handle.
  */
-#include <ap_mpm.h>
 #include <ap_provider.h>
-#include <apr_optional.h>
 
 #include "nap_balancer.h"
 
@@ -190,7 +188,7 @@ static gathering members_of(call *c)
     g.workers = apr_palloc(c->r->pool, (size_t)(g.most + 1) * sizeof *g.workers);
     if (!best_worker)
         best_worker = APR_RETRIEVE_OPTIONAL_FN(proxy_balancer_get_best_worker);
-    if (best_worker)            /* it comes with mod_proxy_balancer */
+    if (best_worker)            /* mod_proxy has it */
         best_worker(c->balancer, c->r, gather, &g);
     return g;
 }

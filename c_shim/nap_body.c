@@ -18,9 +18,7 @@
  * faster the bodies must come: slow ones get 408, unless they bring a ticket. httpd's own time-outs,
  * mod_reqtimeout's too, hold for all. Streams of HTTP/2 have threads of their own, and are not counted.
  */
-#include <apr_file_io.h>
 #include <poll.h>
-#include <util_filter.h>
 
 #include "mod_nap.h"
 
@@ -41,6 +39,7 @@ typedef struct nap_body {
     ap_filter_t *filter;
     apr_bucket_brigade *kept;           /* read, and not yet handed on */
     apr_file_t *file;                   /* what is beyond MEMORY; NULL: nothing yet */
+    apr_off_t filed;                    /* bytes in it */
     apr_off_t length;                   /* read so far, so at least this much has come */
     int ended;                          /* all of it has been read */
     int counted;                        /* among those that are read without a permit */
@@ -213,6 +212,7 @@ static apr_status_t write_file(nap_body *b, const char *data, apr_size_t len)
         if (rv)
             return rv;
     }
+    b->filed += (apr_off_t)len;
     return apr_file_write_full(b->file, data, len, NULL);
 }
 
@@ -238,26 +238,6 @@ static apr_status_t keep(nap_body *b, apr_bucket_brigade *bb)
     return rv;
 }
 
-/* Appends the file to what is kept in memory. */
-static apr_status_t join_file(nap_body *b)
-{
-    apr_off_t begin = 0, end = 0;
-    apr_status_t rv;
-
-    if (!b->file)
-        return APR_SUCCESS;
-    if ((rv = apr_file_seek(b->file, APR_CUR, &end)) || (rv = apr_file_seek(b->file, APR_SET, &begin)))
-        return rv;
-    apr_brigade_insert_file(b->kept, b->file, 0, end, b->h->first->pool);
-    return APR_SUCCESS;
-}
-
-static int cannot_keep(request_rec *r, apr_status_t rv)
-{
-    ap_log_rerror(APLOG_MARK, APLOG_ERR, rv, r, "mod_nap: the body cannot be kept in a temporary file");
-    return HTTP_INTERNAL_SERVER_ERROR;
-}
-
 /* Reads up to `most` bytes; OK, or the status that the client gets. */
 static int gather(request_rec *r, nap_body *b, apr_off_t most)
 {
@@ -276,8 +256,10 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
         }
         b->heard = b->counted ? apr_time_now() : 0;
         if (!rv) {
-            if ((rv = keep(b, bb)))
-                status = cannot_keep(r, rv);
+            if ((rv = keep(b, bb))) {
+                ap_log_rerror(APLOG_MARK, APLOG_ERR, rv, r, "mod_nap: the body cannot be kept in a temporary file");
+                status = HTTP_INTERNAL_SERVER_ERROR;
+            }
         }
         else {
             ap_log_rerror(APLOG_MARK, APLOG_INFO, rv, r, "mod_nap: the body is incomplete");
@@ -287,8 +269,8 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
     end_waiting(b);
     b->gathers = 0;
     apr_brigade_destroy(bb);
-    if (status == OK && (rv = join_file(b)))
-        status = cannot_keep(r, rv);
+    if (status == OK && b->file)        /* what is in it comes after what is in memory */
+        apr_brigade_insert_file(b->kept, b->file, 0, b->filed, b->h->first->pool);
     return status;
 }
 
@@ -433,34 +415,22 @@ static apr_status_t read_waiting(nap_body *b, apr_bucket_brigade *bb, apr_off_t 
     return rv;
 }
 
-/* Gives `most` bytes of what is kept, or all of it. */
-static apr_status_t give(nap_body *b, apr_bucket_brigade *bb, apr_off_t most)
+/* Gives `most` bytes of what is kept, or all of it. stay: they are to be read once more. */
+static apr_status_t give(nap_body *b, apr_bucket_brigade *bb, apr_off_t most, int stay)
 {
-    apr_bucket *after;
-    apr_bucket_brigade *rest;
+    apr_bucket *after, *given;
     apr_status_t rv = apr_brigade_partition(b->kept, most, &after);
 
     if (rv && rv != APR_INCOMPLETE)
         return rv;
-    rest = apr_brigade_split(b->kept, after);
-    APR_BRIGADE_CONCAT(bb, b->kept);
-    APR_BRIGADE_CONCAT(b->kept, rest);
-    apr_brigade_destroy(rest);
-    return APR_SUCCESS;
-}
-
-/* The same, but the bytes stay to be read once more. */
-static apr_status_t show(nap_body *b, apr_bucket_brigade *bb, apr_off_t most)
-{
-    apr_bucket *after, *copy;
-    apr_status_t rv = apr_brigade_partition(b->kept, most, &after);
-
-    if (rv && rv != APR_INCOMPLETE)
-        return rv;
-    for (apr_bucket *e = APR_BRIGADE_FIRST(b->kept); e != after; e = APR_BUCKET_NEXT(e)) {
-        if ((rv = apr_bucket_copy(e, &copy)))
+    for (apr_bucket *e = APR_BRIGADE_FIRST(b->kept), *next; e != after; e = next) {
+        next = APR_BUCKET_NEXT(e);
+        given = e;
+        if (!stay)
+            APR_BUCKET_REMOVE(e);
+        else if ((rv = apr_bucket_copy(e, &given)))
             return rv;
-        APR_BRIGADE_INSERT_TAIL(bb, copy);
+        APR_BRIGADE_INSERT_TAIL(bb, given);
     }
     return APR_SUCCESS;
 }
@@ -485,10 +455,10 @@ static apr_status_t body_in(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mod
     }
     switch (mode) {
     case AP_MODE_READBYTES:
-        rv = give(b, bb, readbytes);
+        rv = give(b, bb, readbytes, 0);
         break;
     case AP_MODE_SPECULATIVE:
-        return show(b, bb, readbytes);
+        return give(b, bb, readbytes, 1);
     case AP_MODE_GETLINE:
         rv = apr_brigade_split_line(bb, b->kept, block, HUGE_STRING_LEN);
         break;

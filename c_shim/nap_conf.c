@@ -5,9 +5,7 @@
  * <NapRoom> or NapUse that mentions it, so the order in the file does not matter. nap_site_check, which
  * configtest runs too, finds names that are not defined.
  */
-#include <ap_mpm.h>
 #include <unixd.h>
-#include <apr_hash.h>
 
 #include "mod_nap.h"
 
@@ -413,8 +411,8 @@ static const char *set_control(cmd_parms *cmd, void *conf, const char *arg)
 
 /* ---- <NapRoom name> ------------------------------------------------------------------------ */
 
-/* httpd would silently apply other modules' directives in here to the whole server. */
-static const char *only_ours(cmd_parms *cmd, const char *name)
+/* Reads a section of ours; httpd would silently apply other modules' directives in it to the whole server. */
+static const char *section_read(cmd_parms *cmd, const char *name)
 {
     for (const ap_directive_t *d = cmd->directive->first_child; d; d = d->next) {
         if (ap_cstr_casecmpn(d->directive, "Nap", 3) && ap_cstr_casecmp(d->directive, "<NapPage")) {
@@ -423,7 +421,7 @@ static const char *only_ours(cmd_parms *cmd, const char *name)
                                 cmd->directive->directive, name, d->directive);
         }
     }
-    return NULL;
+    return ap_walk_config(cmd->directive->first_child, cmd, cmd->context);
 }
 
 /* A section's arguments, without the ">"; NULL: there is none. */
@@ -461,9 +459,7 @@ static const char *section_room(cmd_parms *cmd, void *conf, const char *arg)
     nap_access_hook_filtered();
     nap_park_hook();
     if (!err)
-        err = only_ours(cmd, name);
-    if (!err)
-        err = ap_walk_config(cmd->directive->first_child, cmd, cmd->context);
+        err = section_read(cmd, name);
     room_open = NULL;
     return err;
 }
@@ -493,9 +489,7 @@ static const char *section_page(cmd_parms *cmd, void *conf, const char *arg)
         return "<NapPage>: wants a name, a regular expression and a \">\"";
     page_open = nap_page_make(cmd, room_open, name, regex, NULL, &err);
     if (!err)
-        err = only_ours(cmd, name);
-    if (!err)
-        err = ap_walk_config(cmd->directive->first_child, cmd, cmd->context);
+        err = section_read(cmd, name);
     page_open = NULL;
     return err;
 }
@@ -582,16 +576,6 @@ static int state_check(server_rec *s, apr_pool_t *p)
     return OK;
 }
 
-/* A running server keeps the keys it has (nap_server.c): a bad file must not stop a restart. */
-static int keys_check(server_rec *s, apr_pool_t *p)
-{
-    const char *why = NULL;
-
-    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
-        why = nap_keys_check(nap_the_site->key_file, p);
-    return why ? nap_complain(s, p, NULL, "NapTicketKey %s: %s", nap_the_site->key_file, why) : OK;
-}
-
 /* A broken page fails a configtest and a start, but not a running server: at a restart it goes on with
  * the built-in page (nap_server_start). */
 static int own_pages_check(server_rec *s, apr_pool_t *p)
@@ -635,7 +619,7 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
     if (gates > NAP_GATES_MAX)
         faults |= nap_complain(s, ptemp, NULL, "<NapRoom>: %d rooms and pages are too many together; use at most %d",
                                (int)gates, NAP_GATES_MAX);
-    if (state_check(s, ptemp) != OK || keys_check(s, ptemp) != OK || own_pages_check(s, ptemp) != OK ||
+    if (state_check(s, ptemp) != OK || nap_keys_check(s, ptemp) != OK || own_pages_check(s, ptemp) != OK ||
         nap_bwshare_check(s, ptemp) != OK || faults)
         return HTTP_INTERNAL_SERVER_ERROR;
     return OK;

@@ -5,7 +5,6 @@
  * answer only when it passes. The configuration tells which of those lead to SSI. An .htaccess has not been
  * read then; all that is known of it is that "bytype:includes" is for pages.
  */
-#include <util_filter.h>
 #include <dlfcn.h>
 
 #include "mod_nap.h"

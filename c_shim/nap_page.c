@@ -6,8 +6,6 @@
  * translate_name. Requested directly it shows the visitor's own ticket in the same way, if the site's
  * authorization lets them: a hook for each of httpd's steps would cost every other request.
  */
-#include <util_filter.h>
-#include <apr_buckets.h>
 #include <mod_status.h>
 
 #include "mod_nap.h"
@@ -51,7 +49,7 @@ static nap_handle *refused(request_rec *r)
 
 /* ---- Handlers ---------------------------------------------------------------------------------- */
 
-int nap_page_answer(request_rec *r, apr_bucket_brigade *bb)
+static int send_page(request_rec *r, apr_bucket_brigade *bb)
 {
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_eos_create(r->connection->bucket_alloc));
     ap_pass_brigade(r->output_filters, bb);
@@ -59,7 +57,7 @@ int nap_page_answer(request_rec *r, apr_bucket_brigade *bb)
 }
 
 /* Collects the core's answer to r. */
-apr_bucket_brigade *nap_page_open(request_rec *r)
+static apr_bucket_brigade *collect(request_rec *r)
 {
     nap_handle *h = nap_handle_make(r);
 
@@ -72,13 +70,13 @@ apr_bucket_brigade *nap_page_open(request_rec *r)
 /* A page for the administrator, or about debts. */
 int nap_page_show(request_rec *r, nap_wanted *wanted)
 {
-    apr_bucket_brigade *bb = nap_page_open(r);
+    apr_bucket_brigade *bb = collect(r);
     nap_request q;
 
     nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
     wanted->query = nap_str_of(r->args);
     nap_the_core->pages.page(wanted, &q);
-    return nap_page_answer(r, bb);
+    return send_page(r, bb);
 }
 
 /* A file that the page uses; its text lives as long as the module is loaded. */
@@ -94,7 +92,7 @@ static int asset(request_rec *r, const char *name)
         return HTTP_NOT_FOUND;
     ap_set_content_length(r, body.len);
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_immortal_create(body.ptr, body.len, list));
-    return nap_page_answer(r, bb);
+    return send_page(r, bb);
 }
 
 /* Runs after the site's mod_headers rules, which may change other headers. But if this page were cached,
@@ -132,7 +130,7 @@ static void keep_cache(request_rec *r)
 /* Answers r with the page of the refused access h, which q describes to the core. */
 static int page_of(request_rec *r, nap_handle *h, nap_request *q)
 {
-    apr_bucket_brigade *bb = nap_page_open(r);
+    apr_bucket_brigade *bb = collect(r);
     nap_wanted wanted = { .kind = NAP_PAGE_TICKET, .access = h ? &h->access : NULL };
     int status;
 
@@ -147,7 +145,7 @@ static int page_of(request_rec *r, nap_handle *h, nap_request *q)
     keep_cache(r);
     if (r->status == HTTP_OK)           /* a requested range does not apply to the page */
         ap_remove_output_filter_byhandle(r->output_filters, "byterange");
-    return nap_page_answer(r, bb);
+    return send_page(r, bb);
 }
 
 /* nap-status: how the holder's ticket stands. */
@@ -161,14 +159,14 @@ static int status_page(request_rec *r)
 
     if (r->method_number != M_GET)
         return HTTP_METHOD_NOT_ALLOWED;
-    bb = nap_page_open(r);
+    bb = collect(r);
     nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
     took = apr_time_now() - nap_first(r)->request_time;
     again = nap_the_core->pages.status(&q, took > 0 ? (apr_uint64_t)took : 0);
     /* it would time out before they ask again, holding a process or thread meanwhile */
     if (!c->master && again > r->server->keep_alive_timeout)
         c->keepalive = AP_CONN_CLOSE;
-    return nap_page_answer(r, bb);
+    return send_page(r, bb);
 }
 
 /* nap-ticket: after a refusal its page, otherwise the visitor's own ticket. */
@@ -375,7 +373,7 @@ int nap_server_status(request_rec *r, int flags)
 
     if (!nap_the_core)
         return OK;
-    bb = nap_page_open(r);
+    bb = collect(r);
     nap_the_core->pages.page(&wanted, &q);
     if (!apr_brigade_pflatten(bb, &text, &len, r->pool))
         ap_rwrite(text, (int)len, r);

@@ -69,16 +69,15 @@ nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const 
                         const char *option, const char **err)
 {
     nap_page *page = apr_pcalloc(cmd->pool, sizeof *page);
+    const nap_page *same = nap_page_named(room, name);
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
 
     page->conf = nap_conf_make_named(cmd->pool, NAP_CONF_ROOM, name, room->conf, why);
     if (*why)
         *err = why;
-    else if (nap_page_named(room, name))
+    else if (same)
         *err = apr_psprintf(cmd->pool, "NapPage %s: room %s has a page of this name already, in %s "
-                            "line %d", name, room->view.name,
-                            nap_page_named(room, name)->where->filename,
-                            nap_page_named(room, name)->where->line_num);
+                            "line %d", name, room->view.name, same->where->filename, same->where->line_num);
     else if (room->pages && room->pages->nelts == NAP_PAGES_MAX - 1)
         *err = apr_psprintf(cmd->pool, "NapPage %s: room %s has %d pages already; use at most %d",
                             name, room->view.name, NAP_PAGES_MAX - 1, NAP_PAGES_MAX - 1);

@@ -22,8 +22,6 @@
  * connection of the MPM's), other redirects within httpd, and accesses that enter before authorization
  * (NapAdmit early) or from a handler. When descriptors are short, all do so while workers last.
  */
-#include <ap_mpm.h>
-#include <scoreboard.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +37,10 @@
 #define FACTOR "AsyncRequestWorkerFactor"
 #define FACTOR_OF_EVENT "2"
 #define FACTOR_IS_OURS "mod_nap-" FACTOR
+
+#ifndef AP_MPMQ_CAN_WAITIO
+#define CONN_STATE_ASYNC_WAITIO CONN_STATE_SUSPENDED    /* httpd before 2.4.63: nothing is parked (cannot_park) */
+#endif
 
 /* ---- The server -------------------------------------------------------------------------------- */
 
@@ -296,7 +298,6 @@ int nap_park(request_rec *r, nap_handle *h, const nap_request *q)
     return DONE;
 }
 
-#ifdef AP_MPMQ_CAN_WAITIO
 static ap_HOOK_process_connection_t **behind;   /* set when a child starts; at least one; NULL-terminated */
 
 /* Runs around mod_rewrite's handler, which redirects r. Only if r is the first, or ours is also around the
@@ -442,16 +443,6 @@ static void find_behind(apr_pool_t *p)
     if (!n)
         behind[0] = process;    /* which declines */
 }
-#else
-static int follow(request_rec *r)
-{
-    return DECLINED;
-}
-
-static void find_behind(apr_pool_t *p)
-{
-}
-#endif
 
 /* A child. */
 void nap_park_start(apr_pool_t *pchild, server_rec *s)
@@ -472,8 +463,6 @@ void nap_park_hook(void)
     if (nap_the_site->parks || !nap_the_site->view.park || cannot_park())
         return;
     nap_the_site->parks = 1;
-#ifdef AP_MPMQ_CAN_WAITIO
     ap_hook_process_connection(process, NULL, NULL, NAP_FIRST);
     ap_hook_pre_close_connection(close_parked, NULL, NULL, NAP_FIRST);
-#endif
 }

@@ -4,12 +4,9 @@
  * unloads and reloads this module then, the process's own pool holds the pointer to it. If anything
  * fails, the server starts all the same and every request passes.
  */
-#include <ap_mpm.h>
 #include <http_main.h>
-#include <scoreboard.h>
 #include <unixd.h>
 #include <apr_shm.h>
-#include <apr_time.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -113,20 +110,20 @@ static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
     return text;
 }
 
-/* What is wrong with the key file; NULL: nothing. If configtest runs as a user other than its owner, it can
- * only tell that the file is missing. */
-const char *nap_keys_check(const char *path, apr_pool_t *p)
+/* check_config. A running server keeps the keys it has: a bad file must not stop a restart. If configtest runs as
+ * a user other than its owner, it can only tell that the file is missing. */
+int nap_keys_check(server_rec *s, apr_pool_t *p)
 {
-    const char *why = NULL;
+    const char *why = NULL, *path = nap_the_site->key_file;
     apr_finfo_t info;
     apr_status_t rv;
 
-    if (!path)
-        return NULL;
+    if (!path || ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG)
+        return OK;
     rv = apr_stat(&info, path, APR_FINFO_OWNER, p);
     if (geteuid() == 0 || APR_STATUS_IS_ENOENT(rv) || (!rv && info.user == geteuid()))
         keys_read(path, p, &why);
-    return why;
+    return why ? nap_complain(s, p, NULL, "NapTicketKey %s: %s", path, why) : OK;
 }
 
 /* The text of the keys in force. It outlives the module, which each restart reloads. */

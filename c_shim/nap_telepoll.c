@@ -9,8 +9,6 @@
  * The hooks are registered while the configuration is read, by the first TelePoll: a site that does
  * not use this pays nothing.
  */
-#include <util_filter.h>
-
 #include "mod_nap.h"
 
 /* An event; each name has one record. */
