@@ -290,24 +290,16 @@ static apr_uint64_t body_of(const request_rec *r)
     return length && ap_parse_strict_length(&n, length) ? (apr_uint64_t)n : 0;
 }
 
-/* The time-out that mod_proxy sets on a new connection. */
-static apr_interval_time_t own_timeout(const request_rec *r, const proxy_balancer *balancer,
-                                       const proxy_worker *worker)
-{
-    const proxy_server_conf *conf = balancer->sconf;
-
-    return worker && worker->s->timeout_set ? worker->s->timeout
-           : conf && conf->timeout_set ? conf->timeout : r->server->timeout;
-}
-
-/* The longest of the members' time-outs: without OxthasTimeout no member is given up earlier. */
+/* The longest time-out that mod_proxy sets on a connection to a member: without OxthasTimeout none is given up
+ * earlier. */
 static apr_interval_time_t longest_timeout(const request_rec *r, const proxy_balancer *balancer)
 {
-    apr_interval_time_t longest = 0;
+    const proxy_server_conf *conf = balancer->sconf;
+    apr_interval_time_t usual = conf && conf->timeout_set ? conf->timeout : r->server->timeout, longest = 0;
     const proxy_worker *worker;
 
     NAP_EACH(worker, balancer->workers) {
-        apr_interval_time_t own = own_timeout(r, balancer, worker);
+        apr_interval_time_t own = worker->s->timeout_set ? worker->s->timeout : usual;
 
         longest = own > longest ? own : longest;
     }

@@ -63,18 +63,6 @@ static nap_bwshare *settings(cmd_parms *cmd, void *conf)
     return own;
 }
 
-/* A virtual host's limits over the server's. */
-static limits *limits_merge(apr_pool_t *p, limits *b, limits *a)
-{
-    limits *both;
-
-    if (!a || !b || a == b)
-        return a ? a : b;
-    both = apr_pmemdup(p, a, sizeof *a);
-    both->conf = nap_conf_merge(p, b->conf, a->conf);
-    return both;
-}
-
 void *nap_bwshare_merge(apr_pool_t *p, void *base, void *add)
 {
     nap_bwshare *both, *b = base, *a = add;
@@ -90,7 +78,13 @@ void *nap_bwshare_merge(apr_pool_t *p, void *base, void *add)
         both->exempt = b->exempt;
     else if (b->exempt)
         both->exempt = apr_array_append(p, b->exempt, a->exempt);
-    both->limits = nap_the_core ? limits_merge(p, b->limits, a->limits) : a->limits;
+    if (!both->limits) {
+        both->limits = b->limits;
+    }
+    else if (nap_the_core && b->limits && b->limits != a->limits) {
+        both->limits = apr_pmemdup(p, a->limits, sizeof *a->limits);
+        both->limits->conf = nap_conf_merge(p, b->limits->conf, a->limits->conf);
+    }
     return both;
 }
 

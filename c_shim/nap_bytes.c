@@ -49,7 +49,6 @@ static void mark_passed(void *data)
 static apr_status_t mark_read(apr_bucket *b, const char **str, apr_size_t *len,
                               apr_read_type_e block)
 {
-    (void)b, (void)block;
     *str = NULL;
     *len = 0;
     return APR_SUCCESS;
@@ -168,36 +167,19 @@ static apr_off_t length_known(const request_rec *r)
     return n < INT64_MAX / 10 ? n : -1;     /* more is to be added to it */
 }
 
-/* Charges bytes for good: only settling the answer can correct it. */
-static void charge_up_to(nap_charge *c, int64_t sent, uint64_t now)
+/* Charges bytes. ahead: before they are sent; else for good: only settling the answer can correct it. */
+static inline void charge_up_to(nap_charge *c, int64_t sent, uint64_t now, int ahead)
 {
     if (sent <= c->charged)
         return;
-    nap_the_core->debts.bytes(&c->visit, (uint64_t)(sent - c->charged), now);
-    c->charged = sent;
-}
-
-/* The same, before the bytes are sent. */
-static NAP_SELDOM void reserve_up_to(nap_charge *c, int64_t sent, uint64_t now)
-{
-    if (sent <= c->charged)
-        return;
-    nap_the_core->debts.reserve(&c->visit, &c->reserved, (uint64_t)(sent - c->charged), now);
-    c->charged = sent;
-}
-
-/* Charges the current brigade, `length` bytes. */
-static inline void charge_brigade(nap_handle *h, apr_off_t length, uint64_t now)
-{
-    nap_charge *c = h->charge;
-
-    if (length > PIECE)
-        reserve_up_to(c, c->headers + h->sent, now);
+    if (ahead)
+        nap_the_core->debts.reserve(&c->visit, &c->reserved, (uint64_t)(sent - c->charged), now);
     else
-        charge_up_to(c, c->headers + h->sent, now);
+        nap_the_core->debts.bytes(&c->visit, (uint64_t)(sent - c->charged), now);
+    c->charged = sent;
 }
 
-/* The same for an answer that goes on: all of it at its start, if its length is known. */
+/* An answer that goes on: all of it at its start, if its length is known. */
 static NAP_SELDOM void charge_part(nap_handle *h, apr_off_t length, uint64_t now)
 {
     nap_charge *c = h->charge;
@@ -205,10 +187,10 @@ static NAP_SELDOM void charge_part(nap_handle *h, apr_off_t length, uint64_t now
 
     if (all >= 0) {
         c->known = 1;
-        reserve_up_to(c, c->headers + h->sent - length + all, now);
+        charge_up_to(c, c->headers + h->sent - length + all, now, 1);
     }
     else if (!c->known) {
-        charge_brigade(h, length, now);
+        charge_up_to(c, c->headers + h->sent, now, length > PIECE);
     }
 }
 
@@ -243,7 +225,7 @@ int nap_bytes_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int 
         charge_part(h, length, now);
         return 0;
     }
-    charge_brigade(h, length, now);
+    charge_up_to(c, c->headers + h->sent, now, length > PIECE);
     /* an early end comes from the backend or the client */
     if (!c->progress && !c->pieces && c->charged == c->headers + h->sent)
         h->charged = 0;
@@ -264,5 +246,5 @@ void nap_bytes_settle(nap_handle *h)
     if (sent <= c->charged && c->reserved.bytes)   /* 0 too: the client was seen until now */
         nap_the_core->debts.give_back(&c->visit, &c->reserved, (uint64_t)(c->charged - sent));
     else
-        charge_up_to(c, sent, 0);
+        charge_up_to(c, sent, 0, 0);
 }

@@ -24,22 +24,15 @@ static const char *body_of(request_rec *r, apr_size_t *len)
     return got == 0 ? buf : NULL;
 }
 
-static int is_browser(request_rec *r)
-{
-    const char *accept = apr_table_get(r->headers_in, "Accept");
-
-    return accept && ap_strstr_c(accept, "text/html");
-}
-
 /* Both orders carried out and orders rejected go to the log. */
 static int answer(request_rec *r, int status, const char *said, const char *back)
 {
-    const char *who = r->user ? r->user : "no user name";
+    const char *who = r->user ? r->user : "no user name", *accept = apr_table_get(r->headers_in, "Accept");
 
     ap_log_rerror(APLOG_MARK, status == HTTP_OK ? APLOG_NOTICE : APLOG_WARNING, 0, r,
                   "mod_nap: nap-control (%s): %s%s", who, status == HTTP_OK ? "" : "not done: ", said);
     apr_table_setn(r->err_headers_out, "Cache-Control", "no-store");
-    if (status == HTTP_OK && *back && is_browser(r)) {
+    if (status == HTTP_OK && *back && accept && ap_strstr_c(accept, "text/html")) {     /* a browser */
         apr_table_setn(r->headers_out, "Location", apr_pstrdup(r->pool, back));
         return HTTP_SEE_OTHER;
     }

@@ -39,27 +39,21 @@ static int is_includes(const char *filter)
 
 static void note(const ap_directive_t *d, apr_pool_t *p)
 {
-    const char *args = d->args, *first;
-    char *last, *name;
+    for (; d; d = d->next) {
+        const char *args = d->args, *first;
+        char *last, *name;
 
-    if (!ap_cstr_casecmp(d->directive, "FilterProvider")) {
-        first = ap_getword_conf(p, &args);
-        if (is_includes(ap_getword_conf(p, &args)))
-            APR_ARRAY_PUSH(leads, leading) = (leading) { first, NULL };
-    }
-    else if (!ap_cstr_casecmp(d->directive, "AddOutputFilterByType")) {
+        note(d->first_child, p);
+        if (!ap_cstr_casecmp(d->directive, "FilterProvider")) {
+            first = ap_getword_conf(p, &args);
+            if (is_includes(ap_getword_conf(p, &args)))
+                APR_ARRAY_PUSH(leads, leading) = (leading) { first, NULL };
+        }
+        if (ap_cstr_casecmp(d->directive, "AddOutputFilterByType"))
+            continue;
         for (name = apr_strtok(ap_getword_conf(p, &args), ";", &last); name; name = apr_strtok(NULL, ";", &last))
             if (is_includes(name))
-                APR_ARRAY_PUSH(leads, leading) = (leading) { "BYTYPE:INCLUDES",
-                                                             apr_pstrcat(p, " ", args, " ", NULL) };
-    }
-}
-
-static void note_all(const ap_directive_t *d, apr_pool_t *p)
-{
-    for (; d; d = d->next) {
-        note(d, p);
-        note_all(d->first_child, p);
+                APR_ARRAY_PUSH(leads, leading) = (leading) { "BYTYPE:INCLUDES", apr_pstrcat(p, " ", args, " ", NULL) };
     }
 }
 
@@ -67,7 +61,7 @@ static void note_all(const ap_directive_t *d, apr_pool_t *p)
 void nap_filter_read(apr_pool_t *p)
 {
     leads = apr_array_make(p, 4, sizeof(leading));
-    note_all(ap_conftree, p);
+    note(ap_conftree, p);
 }
 
 /* While the configuration is read. 1: such filters are possible. */

@@ -204,9 +204,8 @@ static int take_headers(request_rec *r, ap_conf_vector_t *place)
     if (!theirs || theirs == ap_get_module_config(r->per_dir_config, headers) ||
         theirs == ap_get_module_config(r->server->lookup_defaults, headers))
         return 0;
-    both = ap_create_per_dir_config(r->pool);
-    for (module *m = ap_top_module; m; m = m->next)
-        ap_set_module_config(both, m, ap_get_module_config(r->per_dir_config, m));
+    /* merged with nothing: a copy with the same pointers */
+    both = ap_merge_per_dir_configs(r->pool, r->per_dir_config, ap_create_per_dir_config(r->pool));
     ap_set_module_config(both, headers, theirs);
     r->per_dir_config = both;
     return 1;

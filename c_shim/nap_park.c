@@ -16,7 +16,7 @@
  *
  * A request that mod_rewrite redirects within httpd (a front controller in .htaccess) enters inside
  * mod_rewrite's handler, which must return. Each step out to our own handler, which is around it, is made to
- * do nothing (be_silent, follow). From our handler SUSPENDED is returned as usual.
+ * do nothing (be_silent, nap_park_handler). From our handler SUSPENDED is returned as usual.
  *
  * An access that cannot be parked waits on a worker, as with other MPMs. These are streams of HTTP/2 (not a
  * connection of the MPM's), other redirects within httpd, and accesses that enter before authorization
@@ -302,14 +302,14 @@ static ap_HOOK_process_connection_t **behind;   /* set when a child starts; at l
 
 /* Runs around mod_rewrite's handler, which redirects r. Only if r is the first, or ours is also around the
  * redirect that led to it: an error's document, or what a program redirects to, has to return. */
-static int follow(request_rec *r)
+int nap_park_handler(request_rec *r)
 {
     nap_line *line = nap_line_of(r->connection);
     const request_rec *outer;
     int rc;
 
-    if (!line || line->around != NAP_AROUND || line->follows == r || r->main ||
-        (r->prev && r->prev != line->follows))
+    if (!nap_the_site->parks || !nap_is_redirect(r) || !line || line->around != NAP_AROUND ||
+        line->follows == r || r->main || (r->prev && r->prev != line->follows))
         return DECLINED;
     outer = line->follows;
     line->follows = r;
@@ -449,12 +449,6 @@ void nap_park_start(apr_pool_t *pchild, server_rec *s)
 {
     nap_yard_start(pchild, s);
     find_behind(pchild);
-}
-
-/* A handler around mod_rewrite's. */
-int nap_park_handler(request_rec *r)
-{
-    return nap_the_site->parks && nap_is_redirect(r) ? follow(r) : DECLINED;
 }
 
 /* While the configuration is read: a server that cannot park, or is told not to, does not pay for it. */

@@ -55,11 +55,11 @@ static char *without_ticket(apr_pool_t *p, const char *s, const char *start, nap
     return out;
 }
 
-static char *line_without_ticket(apr_pool_t *p, char *line)
+static char *line_without_ticket(apr_pool_t *p, const char *line)
 {
     const char *query = line ? ap_strchr_c(line, '?') : NULL;
 
-    return query ? without_ticket(p, line, query + 1, NULL) : line;
+    return query ? without_ticket(p, line, query + 1, NULL) : (char *)line;
 }
 
 static NAP_SELDOM void take(request_rec *r)
@@ -76,16 +76,6 @@ static NAP_SELDOM void take(request_rec *r)
     r->the_request = line_without_ticket(r->pool, r->the_request);
 }
 
-/* The URL that brought a ticket to a page is the Referer of the next request. */
-static NAP_SELDOM void take_referer(request_rec *r, const char *referer)
-{
-    const char *query = ap_strchr_c(referer, '?');
-
-    if (query)
-        apr_table_setn(r->headers_in, "Referer",
-                       without_ticket(r->pool, referer, query + 1, NULL));
-}
-
 /* ---- The headers ------------------------------------------------------------------------------ */
 
 /* Some of the headers may be ones that we look for. */
@@ -93,8 +83,9 @@ static __attribute__((noinline)) void look_closer(request_rec *r, nap_line *line
 {
     const char *referer = apr_table_get(r->headers_in, "Referer");
 
+    /* the URL that brought a ticket to a page is the Referer of the next request */
     if (referer && nap_the_core && ap_strstr_c(referer, PARAMETER))
-        take_referer(r, referer);
+        apr_table_setn(r->headers_in, "Referer", line_without_ticket(r->pool, referer));
     if (line)       /* a request may lie where the one before it lay */
         line->bare = nap_has_body(r) ? NULL : r;
 }

@@ -132,14 +132,6 @@ void nap_yard_out(nap_parked *p)
 
 /* ---- The keeper -------------------------------------------------------------------------------- */
 
-static void tell_who_was_woken(void)
-{
-    size_t n = nap_the_core->access.woken(yard.places, yard.n, yard.which);
-
-    for (size_t i = 0; i < n; i++)
-        tell(yard.which[i]);
-}
-
 /* The earliest time of those whose time has not come. */
 static apr_time_t tell_whose_time_has_come(apr_time_t by)
 {
@@ -152,12 +144,6 @@ static apr_time_t tell_whose_time_has_come(apr_time_t by)
             earliest = yard.due[i];
     }
     return earliest;
-}
-
-static void tell_all(void)
-{
-    for (size_t i = 0; i < yard.n; i++)
-        tell(i);
 }
 
 static void tell_whose_client_has_gone(void)
@@ -178,13 +164,17 @@ static void tell_whose_client_has_gone(void)
 /* Under the lock. */
 static void look(apr_time_t now, apr_time_t *tick)
 {
-    tell_who_was_woken();
+    size_t woken = nap_the_core->access.woken(yard.places, yard.n, yard.which);
+
+    for (size_t i = 0; i < woken; i++)
+        tell(yard.which[i]);
     if (now < yard.next)
         return;
     if (now >= *tick) {
         *tick = now + TICK_US;
         if (nap_server_stopping())
-            tell_all();
+            for (size_t i = 0; i < yard.n; i++)
+                tell(i);
         tell_whose_client_has_gone();
     }
     yard.next = tell_whose_time_has_come(now + GRAIN_US);
