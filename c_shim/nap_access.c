@@ -37,7 +37,6 @@ static inline __attribute__((always_inline)) nap_handle *handle_new(request_rec 
     return h;
 }
 
-/* The handle at r, made if there is none. */
 nap_handle *nap_handle_make(request_rec *r)
 {
     nap_handle *h = nap_handle_at(r);
@@ -176,7 +175,6 @@ int nap_access_again(nap_handle *h)
     return !r->connection->aborted;
 }
 
-/* A pool's cleanup. */
 apr_status_t nap_access_leave_late(void *access)
 {
     nap_the_core->access.leave(access);
@@ -219,19 +217,13 @@ static NAP_SELDOM uint32_t priority_of(request_rec *r, const nap_room *room)
     return highest;
 }
 
-/* Requests that are no accesses, room or not. */
+/* Requests that are no accesses, room or not. handler: its first letter. */
 static inline __attribute__((always_inline)) int never(const request_rec *r, char handler)
 {
     int m = r->method_number;
 
     return r->main || m == M_OPTIONS || m == M_CONNECT || m == M_TRACE ||
            (handler == 'n' && !strncmp(r->handler, "nap-", 4));
-}
-
-/* The first letter of its handler. */
-static inline char letter(const request_rec *r)
-{
-    return r->handler ? r->handler[0] : '\0';
 }
 
 NAP_SELDOM int nap_carries_ticket(request_rec *r, const nap_handle *h)
@@ -295,7 +287,6 @@ static inline int run(const request_rec *r, nap_handle *h, nap_line *line)
     return DECLINED;
 }
 
-/* Acts on the verdict. */
 static NAP_SELDOM int decided(request_rec *r, nap_handle *h, nap_verdict verdict, nap_request *q)
 {
     nap_access *a = &h->access;
@@ -424,7 +415,6 @@ int nap_access_refused(request_rec *r, nap_handle *h)
     return nap_the_core->access.refuses(&h->access, &q);
 }
 
-/* The access enters its room: once. */
 static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handle *h, nap_line *line)
 {
     nap_access *a = &h->access;
@@ -480,7 +470,7 @@ static NAP_SELDOM int again(const request_rec *r, const nap_handle *h)
 /* Decides whether r enters, and as what; h is its own handle; early: before its handler is known. */
 static inline __attribute__((always_inline)) int admit(request_rec *r, nap_handle *h, const nap_dir *dir, int early)
 {
-    char handler = letter(r);
+    char handler = r->handler ? r->handler[0] : '\0';
 
     if (never(r, handler))
         return DECLINED;
@@ -559,13 +549,12 @@ static int enter_filtered(request_rec *r)
 {
     nap_handle *h = nap_handle_at(nap_first(r));
 
-    if (!h || !h->room || h->entered || h->in_debt || h->made || never(r, letter(r)) || nap_is_redirect(r))
+    if (!h || !h->room || h->entered || h->in_debt || h->made || never(r, r->handler ? r->handler[0] : '\0') || nap_is_redirect(r))
         return DECLINED;
     h->fixup = 0;
     return nap_filters_run(r) ? enter_now_or_later(r, h) : DECLINED;
 }
 
-/* While the configuration is read; only where there can be such filters. */
 void nap_access_hook_filtered(void)
 {
     if (nap_the_site->admits_filtered || !nap_filter_can_run())

@@ -53,13 +53,6 @@ static ap_conf_vector_t *overriding(request_rec *r)
     return vector;
 }
 
-/* mod_proxy_fcgi does not return such a status but answers with httpd's own page for it, so the
- * application's own answer is let through. */
-static int answers_itself(const proxy_worker *worker)
-{
-    return !ap_cstr_casecmp(worker->s->scheme, "fcgi");
-}
-
 /* The client sees nothing of this attempt unless it is answered: watch and undo reverse this. */
 static void keep_back(call *c)
 {
@@ -67,7 +60,9 @@ static void keep_back(call *c)
 
     if (!c->headers_out)
         c->headers_out = apr_table_copy(r->pool, r->headers_out);
-    if (c->idempotent && !answers_itself(c->worker)) {
+    /* mod_proxy_fcgi does not return such a status but answers with httpd's own page for it, so the
+     * application's own answer is let through */
+    if (c->idempotent && ap_cstr_casecmp(c->worker->s->scheme, "fcgi")) {
         if (!c->override_dir)
             c->override_dir = overriding(r);
         if (c->override_dir) {

@@ -141,20 +141,15 @@ static int is_capable(const call *c, const proxy_worker *worker)
     return !names;
 }
 
-static int was_tried(const call *c, const proxy_worker *worker)
+/* Not tried yet by this request. */
+static int is_left(const call *c, const proxy_worker *worker)
 {
     const proxy_worker *tried;
 
     NAP_EACH(tried, c->tried)
         if (tried == worker)
-            return 1;
-    return 0;
-}
-
-/* Not tried yet by this request. */
-static int is_left(const call *c, const proxy_worker *worker)
-{
-    return is_capable(c, worker) && !was_tried(c, worker);
+            return 0;
+    return is_capable(c, worker);
 }
 
 /* mod_proxy would use it. */

@@ -35,7 +35,6 @@ static int works;                   /* there are tables to write to */
 
 /* ---- Settings --------------------------------------------------------------------------------- */
 
-/* Once per reading of the configuration. */
 void nap_bwshare_begin(apr_pool_t *pconf)
 {
     works = 0;
@@ -202,18 +201,12 @@ static apr_status_t settle_late(void *data)
     return APR_SUCCESS;
 }
 
-/* For an error page of the site's own, which sees it with REDIRECT_ in front. */
-static void tell(request_rec *r, const char *name, const char *value)
-{
-    if (value)
-        apr_table_setn(r->subprocess_env, name, value);
-}
-
 /* Retry-After and a page tell how long to wait, unless the site has an ErrorDocument of its own. */
 static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
 {
     nap_visit *v = &h->charge->visit;
     const nap_bwshare *own = nap_dir_of(r)->bwshare;
+    const char *wait;
     nap_request q;
     int status;
 
@@ -224,8 +217,10 @@ static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
     h->in_debt = 1;
     nap_request_fill(&q, h, r);
     nap_the_core->debts.refusal(v, &q);
-    tell(r, "NAP_BWSHARE_WAIT", apr_table_get(r->err_headers_out, "Retry-After"));
-    tell(r, "NAP_BWSHARE_REASON", apr_table_get(r->notes, "bwshare"));
+    /* for an error page of the site's own, which sees them with REDIRECT_ in front */
+    if ((wait = apr_table_get(r->err_headers_out, "Retry-After")))
+        apr_table_setn(r->subprocess_env, "NAP_BWSHARE_WAIT", wait);
+    apr_table_setn(r->subprocess_env, "NAP_BWSHARE_REASON", apr_table_get(r->notes, "bwshare"));
     if (!ap_response_code_string(r, ap_index_of_response(status)))
         ap_custom_response(r, status, apr_pstrcat(r->pool, nap_the_site->ticket_path, "/",
                                                   nap_bwshare_page_name, NULL));
@@ -320,7 +315,6 @@ int nap_bwshare_access(request_rec *r)
     return DECLINED;
 }
 
-/* The status that httpd gets for a refused access. */
 int nap_bwshare_status(const nap_handle *h)
 {
     return h->charge->visit.status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)h->charge->visit.status;

@@ -109,22 +109,18 @@ static apr_status_t set_cache(ap_filter_t *f, apr_bucket_brigade *bb)
     return ap_pass_brigade(f->next, bb);
 }
 
-static int has_lines(const request_rec *r)
-{
-    for (const ap_filter_t *f = r->output_filters; f; f = f->next)
-        if (!strncmp(f->frec->name, "fixup_headers_", 14) || !strcmp(f->frec->name, "mod_expires"))
-            return 1;
-    return 0;
-}
-
 static void keep_cache(request_rec *r)
 {
     const char *value = apr_table_get(r->err_headers_out, "Cache-Control");
 
     if (!value)
         value = apr_table_get(r->headers_out, "Cache-Control");
-    if (value && has_lines(r))
-        ap_add_output_filter_handle(cache_filter, (void *)value, r, r->connection);
+    for (const ap_filter_t *f = r->output_filters; f && value; f = f->next) {
+        if (!strncmp(f->frec->name, "fixup_headers_", 14) || !strcmp(f->frec->name, "mod_expires")) {
+            ap_add_output_filter_handle(cache_filter, (void *)value, r, r->connection);
+            return;
+        }
+    }
 }
 
 /* Answers r with the page of the refused access h, which q describes to the core. */
