@@ -52,7 +52,6 @@ static void nap_hooks(apr_pool_t *p)
 
     /* The answer, and its end. Notes must be there before mod_log_config looks; an answer that is sent
      * is over, whatever a log does. */
-    nap_session_register();
     nap_page_register();
     nap_answer_register(p);
     nap_body_register(p);

@@ -61,7 +61,6 @@ extern module nap_itself;
 
 /* Before every other module's hook, also before mod_log_forensic's REALLY_FIRST. */
 #define NAP_FIRST (APR_HOOK_REALLY_FIRST - 10)
-/* After every other module's hook. */
 #define NAP_LAST (APR_HOOK_REALLY_LAST + 10)
 
 /* Each pointer in a list, which may be NULL. */
@@ -295,7 +294,6 @@ static inline int nap_descriptor(apr_socket_t *socket)
     return fd;
 }
 
-/* Its headers say that it has a body. */
 static inline int nap_has_body(const request_rec *r)
 {
     const char *length = apr_table_get(r->headers_in, "Content-Length");
@@ -414,7 +412,6 @@ const char *nap_session_patterns(cmd_parms *cmd, nap_room *room, int *argc, char
 int nap_session_check(server_rec *s, nap_room *room, apr_pool_t *p);
 int nap_session_starts(const nap_handle *h);
 void nap_session_hook(void);
-void nap_session_register(void);
 
 /* nap_call.c */
 void nap_call_hook(void);

@@ -102,7 +102,6 @@ static NAP_SELDOM int watch_long(nap_line *line, int end)
     return end && alone ? PASSES_LAST : PASSES;
 }
 
-/* An answer that is longer than the kernel takes at once. */
 static NAP_SELDOM int watch_reader(nap_line *line)
 {
     nap_handle *h = line->now;
@@ -280,7 +279,6 @@ static void note(request_rec *r, const char *name, const char *value)
         apr_table_addn(last->notes, name, value);
 }
 
-/* For an access that waited, was refused or had a ticket. */
 static void notes(request_rec *r, const nap_handle *h)
 {
     const nap_access *a = &h->access;

@@ -216,7 +216,6 @@ static apr_status_t write_file(nap_body *b, const char *data, apr_size_t len)
     return apr_file_write_full(b->file, data, len, NULL);
 }
 
-/* Keeps what has come. */
 static apr_status_t keep(nap_body *b, apr_bucket_brigade *bb)
 {
     apr_status_t rv = APR_SUCCESS;
@@ -396,7 +395,6 @@ static int come_in_again(nap_body *b)
     return !is_unanswered(b->h) || nap_access_again(b->h);
 }
 
-/* Reads from the client, for a reader that waits. */
 static apr_status_t read_waiting(nap_body *b, apr_bucket_brigade *bb, apr_off_t readbytes)
 {
     nap_handle *h = b->h;

@@ -15,8 +15,6 @@ struct progress {
     struct mark *last;              /* the last mark, unless it has passed */
 };
 
-/* ---- Marks between the pieces of a long brigade ----------------------------------------------- */
-
 #define PIECE NAP_BW_PIECE          /* at least this between two marks */
 #define LONG (1024 * 1024)          /* from this on a stream of HTTP/2 is sent in pieces */
 
@@ -141,8 +139,6 @@ apr_off_t nap_bytes_cut(apr_bucket_brigade *bb, apr_bucket_brigade *rest)
     return piece;
 }
 
-/* ---- The charge ------------------------------------------------------------------------------- */
-
 /* HTTP/2 packs the headers after our filter: their length without that. */
 static int table_size(void *sum, const char *key, const char *value)
 {
@@ -212,7 +208,6 @@ static int begins(nap_handle *h, int ends)
     return ends;
 }
 
-/* An answer over HTTP/1, except its headers: see charge_passes in nap_answer.c. */
 int nap_bytes_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now)
 {
     nap_charge *c = h->charge;

@@ -51,7 +51,6 @@ void *nap_dir_merge(apr_pool_t *p, void *base, void *add)
     return dir;
 }
 
-/* pre_config: each time the configuration is read. */
 int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
 {
     nap_site *site = apr_pcalloc(pconf, sizeof *site);
@@ -87,7 +86,6 @@ nap_conf *nap_conf_make_named(apr_pool_t *p, nap_conf_kind kind, const char *nam
     return conf && !nap_the_core->conf.init(conf, kind, nap_str_of(name), room, err) ? conf : NULL;
 }
 
-/* Settings of a kind that has no name. */
 nap_conf *nap_conf_make(apr_pool_t *p, nap_conf_kind kind)
 {
     return nap_conf_make_named(p, kind, "", NULL, NULL);
@@ -102,7 +100,6 @@ nap_conf *nap_conf_merge(apr_pool_t *p, const nap_conf *below, const nap_conf *o
     return both;
 }
 
-/* Updates the view, after the configuration has changed. */
 void nap_conf_look(const nap_conf *conf, nap_view *view)
 {
     static const nap_view nothing = { .name = "", .page = "", .cookie = "", .session_cookie = "",
@@ -113,7 +110,6 @@ void nap_conf_look(const nap_conf *conf, nap_view *view)
         nap_the_core->conf.view(conf, view);
 }
 
-/* A directive that the core reads. */
 const char *nap_conf_set(cmd_parms *cmd, nap_conf *conf, int argc, char *const argv[])
 {
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
@@ -124,7 +120,6 @@ const char *nap_conf_set(cmd_parms *cmd, nap_conf *conf, int argc, char *const a
     return conf && nap_the_core->conf.set(conf, nap_str_of(cmd->cmd->name), words, argc, why) ? why : NULL;
 }
 
-/* A directive that sets the status of a refusal. */
 const char *nap_conf_status(cmd_parms *cmd, const char *arg, int *status)
 {
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
@@ -136,7 +131,6 @@ const char *nap_conf_status(cmd_parms *cmd, const char *arg, int *status)
     return NULL;
 }
 
-/* NapEngine and BwShare. */
 const char *nap_conf_engine(cmd_parms *cmd, const char *arg, int *engine)
 {
     if (!strcasecmp(arg, "on"))
@@ -179,7 +173,6 @@ const char *nap_expr_add(cmd_parms *cmd, const char *text, apr_array_header_t **
     return err;
 }
 
-/* Is the expression true of r? */
 NAP_SELDOM int nap_expr_holds(request_rec *r, const ap_expr_info_t *expr, const char *directive)
 {
     const char *err = NULL;

@@ -30,8 +30,6 @@ static const void *module_at(const void *address)
     return at.dli_fbase;
 }
 
-/* ---- The configuration ------------------------------------------------------------------------- */
-
 static int is_includes(const char *filter)
 {
     return !ap_cstr_casecmp(filter, "INCLUDES");
@@ -57,7 +55,6 @@ static void note(const ap_directive_t *d, apr_pool_t *p)
     }
 }
 
-/* check_config */
 void nap_filter_read(apr_pool_t *p)
 {
     leads = apr_array_make(p, 4, sizeof(leading));
@@ -72,8 +69,6 @@ int nap_filter_can_run(void)
     external = ext_filter ? module_at(ext_filter) : NULL;
     return ext_filter || ap_find_linked_module("mod_include.c");
 }
-
-/* ---- A request --------------------------------------------------------------------------------- */
 
 static int is_page(const char *type)
 {

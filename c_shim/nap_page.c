@@ -67,7 +67,6 @@ static apr_bucket_brigade *collect(request_rec *r)
     return h->body;
 }
 
-/* A page for the administrator, or about debts. */
 int nap_page_show(request_rec *r, nap_wanted *wanted)
 {
     apr_bucket_brigade *bb = collect(r);
@@ -144,7 +143,6 @@ static int page_of(request_rec *r, nap_handle *h, nap_request *q)
     return send_page(r, bb);
 }
 
-/* nap-status: how the holder's ticket stands. */
 static int status_page(request_rec *r)
 {
     conn_rec *c = r->connection;
@@ -357,7 +355,6 @@ int nap_page_translate(request_rec *r)
     return claim(r, path);
 }
 
-/* A section of mod_status's page. */
 int nap_server_status(request_rec *r, int flags)
 {
     nap_wanted wanted = { .kind = NAP_PAGE_STATUS, .lines = (flags & AP_STATUS_SHORT) != 0 };

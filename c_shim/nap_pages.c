@@ -8,8 +8,6 @@
  */
 #include "mod_nap.h"
 
-/* ---- The directive ---------------------------------------------------------------------------- */
-
 nap_page *nap_page_named(const nap_room *room, const char *name)
 {
     nap_page *page;
@@ -97,8 +95,6 @@ nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const 
     return page;
 }
 
-/* ---- check_config ------------------------------------------------------------------------------ */
-
 /* room=: finds the room that the page belongs to. */
 static const char *owner_find(nap_page *page, apr_pool_t *p)
 {
@@ -175,8 +171,6 @@ size_t nap_pages_gates(const nap_room *room)
     return gates;
 }
 
-/* ---- An access ---------------------------------------------------------------------------------- */
-
 static __attribute__((noinline)) int matches_regex(const nap_page *page, const char *path, size_t len)
 {
     return !ap_regexec_len(page->regex, path, len, 0, NULL, 0);
@@ -221,7 +215,6 @@ const nap_page *nap_page_asked(const nap_room *room, const request_rec *first, c
     return page || r == first ? page : asked(pages, n, r);
 }
 
-/* The same, for one page. */
 int nap_page_matches(const nap_page *page, const request_rec *first, const request_rec *r)
 {
     return asked(&page, 1, first) || (r != first && asked(&page, 1, r));

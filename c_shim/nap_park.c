@@ -207,7 +207,7 @@ void nap_park_check(server_rec *s, apr_pool_t *p, const nap_view *view, nap_mpm 
 /* May requests on c wait without a worker? The first value of `around` in its line. */
 int nap_park_around(const conn_rec *c)
 {
-    return nap_yard_is_kept() && !c->master && c->cs ? 0 : NAP_NEVER_AROUND;
+    return nap_yard_descriptors > 0 && !c->master && c->cs ? 0 : NAP_NEVER_AROUND;
 }
 
 /* May r wait without a worker? Asked in its last fixup. */
@@ -285,7 +285,7 @@ int nap_park(request_rec *r, nap_handle *h, const nap_request *q)
     p->no_room = 0;
     p->bell = p->socket ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
     /* the lowest free number; the last ones are kept for accesses that run */
-    if (p->bell < 0 || !nap_yard_spares(p->bell)) {
+    if (p->bell < 0 || p->bell >= nap_yard_descriptors) {
         bell_close(p);
         return OK;
     }
@@ -444,7 +444,6 @@ static void find_behind(apr_pool_t *p)
         behind[0] = process;    /* which declines */
 }
 
-/* A child. */
 void nap_park_start(apr_pool_t *pchild, server_rec *s)
 {
     nap_yard_start(pchild, s);

@@ -2,6 +2,8 @@
 #ifndef NAP_PARK_H
 #define NAP_PARK_H
 
+#include <stdatomic.h>
+
 #include "mod_nap.h"
 
 #define NAP_YARD_OWN 1024       /* descriptors of a child that parked accesses do not use */
@@ -23,7 +25,6 @@ struct nap_parked {
 void nap_yard_start(apr_pool_t *pchild, server_rec *s);
 int nap_yard_in(nap_parked *p, int client);
 void nap_yard_out(nap_parked *p);
-int nap_yard_is_kept(void);
-int nap_yard_spares(int descriptor);
+extern atomic_int nap_yard_descriptors;     /* that parked accesses may have; not positive: all wait on workers */
 
 #endif

@@ -17,8 +17,6 @@ static inline unsigned bit(apr_uint32_t noted)
     return (noted ^ noted >> 8) & 31;
 }
 
-/* ---- nap-ticket= ------------------------------------------------------------------------------ */
-
 static int in_query(const char *start, const char *p)
 {
     return p == start || p[-1] == '?' || p[-1] == '&' || p[-1] == ';';
@@ -76,9 +74,6 @@ static NAP_SELDOM void take(request_rec *r)
     r->the_request = line_without_ticket(r->pool, r->the_request);
 }
 
-/* ---- The headers ------------------------------------------------------------------------------ */
-
-/* Some of the headers may be ones that we look for. */
 static __attribute__((noinline)) void look_closer(request_rec *r, nap_line *line)
 {
     const char *referer = apr_table_get(r->headers_in, "Referer");

@@ -41,17 +41,6 @@ void nap_server_measure(nap_mpm *m)
 
 /* ---- The parent at start and restart -------------------------------------------------------- */
 
-static int failed(server_rec *s, const char *what, const char *why)
-{
-    nap_room *room;
-
-    ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: %s: %s; nothing is scheduled", what, why);
-    nap_the_core = NULL;
-    NAP_EACH(room, nap_the_site->in_order)
-        room->index = -1;
-    return OK;
-}
-
 /* The segment an earlier load of this module left, or an empty one. */
 static nap_segment *segment_kept(server_rec *s)
 {
@@ -279,8 +268,11 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     /* without root the children run as the same user: nobody to keep the file from */
     if (nap_the_core->server.open(segment_kept(s), site->conf, rooms, gates,
                                    nap_str_of(site->state_file),
-                                   geteuid() == 0 ? ap_unixd_config.user_id : 0, &nap_the_host, err))
-        return failed(s, "segment", err);
+                                   geteuid() == 0 ? ap_unixd_config.user_id : 0, &nap_the_host, err)) {
+        ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: segment: %s; nothing is scheduled", err);
+        nap_the_core = NULL;
+        return OK;
+    }
     apr_pool_cleanup_register(pconf, NULL, parent_end, apr_pool_cleanup_null);
     keys_set(site->key_file, s, ptemp);
     own_pages_read(site, s, ptemp);

@@ -12,8 +12,6 @@
 
 static ap_filter_rec_t *answer_filter;
 
-/* ---- The directive ---------------------------------------------------------------------------- */
-
 static const char *pattern(cmd_parms *cmd, const nap_page **to, const char *option)
 {
     nap_page *page = apr_pcalloc(cmd->pool, sizeof *page);
@@ -47,8 +45,6 @@ const char *nap_session_patterns(cmd_parms *cmd, nap_room *room, int *argc, char
     return NULL;
 }
 
-/* ---- check_config ------------------------------------------------------------------------------ */
-
 /* The path of the <Location> that a NapUse stands in; NULL: it does not tell what lies in the room. */
 static const char *location_of(const ap_directive_t *use, apr_pool_t *p)
 {
@@ -57,7 +53,6 @@ static const char *location_of(const ap_directive_t *use, apr_pool_t *p)
     return path && path[0] == '/' && !apr_fnmatch_test(path) ? path : NULL;
 }
 
-/* Can a URL that begins like the page's lie in the room? */
 static int lies_there(const nap_room *room, const nap_page *page, apr_pool_t *p)
 {
     const ap_directive_t *use;
@@ -84,8 +79,6 @@ int nap_session_check(server_rec *s, nap_room *room, apr_pool_t *p)
                         "with %s lie in no <Location> with NapUse %s", room->view.name, what,
                         what[0] == 's' ? room->starts->prefix : room->ends->prefix, room->view.name);
 }
-
-/* ---- An access --------------------------------------------------------------------------------- */
 
 int nap_session_starts(const nap_handle *h)
 {
@@ -156,7 +149,6 @@ static void insert(request_rec *r)
         ap_add_output_filter_handle(answer_filter, h, r, r->connection);
 }
 
-/* While the configuration is read, as nap_access_hook_early. */
 void nap_session_hook(void)
 {
     if (nap_the_site->has_sessions)
@@ -164,10 +156,6 @@ void nap_session_hook(void)
     nap_the_site->has_sessions = 1;
     ap_hook_insert_filter(insert, NULL, NULL, APR_HOOK_LAST);
     ap_hook_insert_error_filter(insert, NULL, NULL, APR_HOOK_LAST);
-}
-
-/* Before the filter that makes the headers, after those that still change them. */
-void nap_session_register(void)
-{
+    /* before the filter that makes the headers, after those that still change them */
     answer_filter = ap_register_output_filter("NAP_SESSION", answer, NULL, AP_FTYPE_PROTOCOL - 1);
 }

@@ -24,8 +24,6 @@ static ap_filter_rec_t *head_filter;
 
 static void hook_in(void);
 
-/* ---- Settings --------------------------------------------------------------------------------- */
-
 static nap_event *event_named(const char *name)
 {
     nap_event *event;
@@ -91,8 +89,6 @@ void nap_telepoll_start(void)
         event->index = indices[event_at];
 }
 
-/* ---- A request -------------------------------------------------------------------------------- */
-
 /* Tells the application whether data is brought or counted now, and in which period. */
 static void environment(request_rec *r, const nap_poll *poll)
 {
@@ -141,8 +137,6 @@ int nap_telepoll_access(request_rec *r)
     environment(r, poll);
     return DECLINED;
 }
-
-/* ---- Its answer ------------------------------------------------------------------------------- */
 
 static int is_set(const request_rec *r, const char *name)
 {

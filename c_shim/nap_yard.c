@@ -7,7 +7,6 @@
 #include <apr_thread_proc.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -34,7 +33,7 @@ static struct {
 } yard = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static int clients = -1;        /* epoll, of their clients */
-static int descriptors;          /* that this child may have */
+atomic_int nap_yard_descriptors;
 static pthread_t keeper;
 static atomic_int keeper_runs, keeper_ends;
 
@@ -46,8 +45,6 @@ static apr_time_t ticks(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (apr_time_t)t.tv_sec * APR_USEC_PER_SEC + t.tv_nsec / 1000;
 }
-
-/* ---- In and out -------------------------------------------------------------------------------- */
 
 /* Room for all that may be parked in the server; what is not used costs no memory. 0: there is none. */
 static int yard_make(size_t size)
@@ -130,8 +127,6 @@ void nap_yard_out(nap_parked *p)
     nap_the_core->access.unpark(&p->h->access);
 }
 
-/* ---- The keeper -------------------------------------------------------------------------------- */
-
 /* The earliest time of those whose time has not come. */
 static apr_time_t tell_whose_time_has_come(apr_time_t by)
 {
@@ -209,25 +204,26 @@ static apr_status_t keeper_end(void *none)
         nap_the_core->access.ring();   /* else it would sleep for a tick, and delay the child's end */
     if (keeper_runs)
         pthread_join(keeper, NULL);
-    keeper_runs = 0;
+    keeper_runs = nap_yard_descriptors = 0;
     return APR_SUCCESS;
 }
 
 /* Each parked access has two descriptors, and event takes half as many connections again (factor_for). Raises
- * the limit to what they need, if it may. */
-static void raise_descriptors(void)
+ * the limit to what they need, if it may. How many there are then. */
+static int raise_descriptors(void)
 {
     rlim_t wanted = 3 * (rlim_t)nap_the_site->mpm.parked + nap_the_site->mpm.threads_per_child + NAP_YARD_OWN;
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit))
-        return;
+        return 0;
     if (limit.rlim_cur < wanted) {
         limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
-    if (!getrlimit(RLIMIT_NOFILE, &limit))
-        descriptors = limit.rlim_cur < INT_MAX ? (int)limit.rlim_cur : INT_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return 0;
+    return limit.rlim_cur < INT_MAX ? (int)limit.rlim_cur : INT_MAX;
 }
 
 /* A child starts. Without a keeper every access waits on its worker. */
@@ -238,7 +234,6 @@ void nap_yard_start(apr_pool_t *pchild, server_rec *s)
 
     if (!nap_the_site->mpm.parked || !nap_the_core)
         return;
-    raise_descriptors();
     clients = epoll_create1(EPOLL_CLOEXEC);
     rc = clients < 0 ? errno : yard_make(nap_the_site->mpm.parked) ? 0 : ENOMEM;
     pthread_attr_init(&attr);
@@ -247,21 +242,10 @@ void nap_yard_start(apr_pool_t *pchild, server_rec *s)
     if (!rc)
         rc = pthread_create(&keeper, &attr, keep, NULL);
     keeper_runs = !rc;
+    nap_yard_descriptors = rc ? 0 : raise_descriptors() - SPARED;
     pthread_attr_destroy(&attr);
     if (!keeper_runs)
         ap_log_error(APLOG_MARK, APLOG_ERR, rc, s, "mod_nap: NapPark: the thread for parked accesses "
                      "cannot be started; they wait on workers");
     apr_pool_pre_cleanup_register(pchild, NULL, keeper_end);
-}
-
-/* 0: an access that has to wait does so on its worker. */
-int nap_yard_is_kept(void)
-{
-    return keeper_runs;
-}
-
-/* A new descriptor gets the lowest free number. The last ones are kept for accesses that run. */
-int nap_yard_spares(int descriptor)
-{
-    return descriptor < descriptors - SPARED;
 }
