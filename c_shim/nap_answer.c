@@ -15,11 +15,6 @@ static ap_filter_rec_t *watch_filter;
 
 /* ---- Its bytes -------------------------------------------------------------------------------- */
 
-static int is_event_stream(const request_rec *r)
-{
-    return r->content_type && !ap_cstr_casecmpn(r->content_type, "text/event-stream", 17);
-}
-
 /* 1: the answer's end is here, and the length of everything before it is known. */
 static int ends(nap_handle *h, const apr_bucket_brigade *bb)
 {
@@ -54,7 +49,8 @@ static inline int lasts(const nap_handle *h)
         return 1;
     /* the headers come first */
     return h->passes && ((h->room->view.download >= 0 && h->sent > h->room->view.download) ||
-                         (h->passes == 1 && is_event_stream(last)));
+                         (h->passes == 1 && last->content_type &&
+                          !ap_cstr_casecmpn(last->content_type, "text/event-stream", 17)));
 }
 
 /* 1: the client does not take what has been written, so the next write would wait for it. */
@@ -267,8 +263,6 @@ void nap_answer_register(apr_pool_t *p)
 {
     watch_filter = ap_register_output_filter("NAP", watch_line, NULL, AP_FTYPE_CONNECTION);
 }
-
-/* ---- Log notes -------------------------------------------------------------------------------- */
 
 static void note(request_rec *r, const char *name, const char *value)
 {

@@ -374,28 +374,21 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
     return status;
 }
 
-/* ---- At start --------------------------------------------------------------------------------- */
-
-static apr_dso_handle_sym_t symbol(apr_dso_handle_t *dso, const char *name)
-{
-    apr_dso_handle_sym_t sym = NULL;
-
-    return apr_dso_sym(&sym, dso, name) == APR_SUCCESS ? sym : NULL;
-}
-
-/* 0: this mod_proxy lacks something. */
+/* At start. 0: this mod_proxy lacks something. */
 int nap_attempt_begin(apr_dso_handle_t *dso)
 {
     typedef void hook(int (*)(request_rec *, proxy_worker *, proxy_server_conf *, char *,
                               const char *, apr_port_t), const char *const *, const char *const *,
                       int);
-    hook *hook_scheme_handler = (hook *)symbol(dso, "proxy_hook_scheme_handler");
+    apr_dso_handle_sym_t hook_scheme_handler, run, initialize;
 
-    *(void **)&run_scheme_handler = symbol(dso, "proxy_run_scheme_handler");
-    *(void **)&initialize_worker = symbol(dso, "ap_proxy_initialize_worker");
-    if (!hook_scheme_handler || !run_scheme_handler || !initialize_worker)
+    if (apr_dso_sym(&hook_scheme_handler, dso, "proxy_hook_scheme_handler") ||
+        apr_dso_sym(&run, dso, "proxy_run_scheme_handler") ||
+        apr_dso_sym(&initialize, dso, "ap_proxy_initialize_worker"))
         return 0;
-    hook_scheme_handler(hand_over, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    *(void **)&run_scheme_handler = run;
+    *(void **)&initialize_worker = initialize;
+    ((hook *)hook_scheme_handler)(hand_over, NULL, NULL, APR_HOOK_REALLY_FIRST);
     APR_OPTIONAL_HOOK(proxy, create_req, request_sent, NULL, NULL, APR_HOOK_MIDDLE);
     watch_filter = ap_register_output_filter("NAP_BALANCER", watch, NULL, AP_FTYPE_RESOURCE - 1);
     return 1;

@@ -25,8 +25,6 @@ typedef struct nap_oxthas {
 
 module *nap_mod_proxy;
 
-static const nap_oxthas unset;
-
 static int directives;              /* an Oxthas... directive was read */
 static int works;                   /* there are tables */
 static APR_OPTIONAL_FN_TYPE(proxy_balancer_get_best_worker) *best_worker;   /* mod_proxy's */
@@ -107,11 +105,11 @@ static const char *first_segment(apr_pool_t *p, const char *uri)
     return len ? apr_pstrmemdup(p, uri, len < NAP_NAME_MAX ? len : NAP_NAME_MAX) : "/";
 }
 
-static void classify(call *c)
+static void classify(call *c, const apr_array_header_t *activities)
 {
     const activity *a;
 
-    NAP_EACH(a, c->settings->activities) {
+    NAP_EACH(a, activities) {
         if (!ap_regexec(a->path, c->r->uri, 0, NULL, 0)) {
             c->activity = a;
             c->kind = a->name;
@@ -234,7 +232,7 @@ proxy_worker *nap_balancer_choose(call *c, int attempt)
         return least_busy(&g);
     /* if a probe fails, another member must be able to do it */
     c->task.may_probe = c->idempotent && c->another &&
-                        attempt < (int)nap_the_core->balancer.retries(c->settings->conf);
+                        attempt < (int)nap_the_core->balancer.retries(c->task.conf);
     for (int i = 0; i < g.n; i++)
         members[i] = nap_balancer_member(c, g.workers[i]);
     at = nap_the_core->balancer.choose(&c->task, nap_str_of(c->kind), members,
@@ -303,18 +301,17 @@ static apr_interval_time_t longest_timeout(const request_rec *r, const proxy_bal
 
 call *nap_balancer_call_make(request_rec *r, proxy_balancer *balancer)
 {
-    const nap_dir *dir = nap_dir_of(r);
+    const nap_oxthas *settings = nap_dir_of(r)->oxthas;
     call *c = apr_pcalloc(r->pool, sizeof *c);
 
     c->r = r;
     c->balancer = balancer;
-    c->settings = dir->oxthas ? dir->oxthas : &unset;
     c->idempotent = is_idempotent(r);
-    c->task.conf = c->settings->conf;
+    c->task.conf = settings ? settings->conf : NULL;
     c->task.law = strcmp(balancer->lbmethod->name, "nap") ? NAP_OX_OXTHAS : NAP_OX_NAP;
     c->task.body = body_of(r);
     c->task.own_timeout_us = (uint64_t)longest_timeout(r, balancer);
-    classify(c);
+    classify(c, settings ? settings->activities : NULL);
     apr_pool_userdata_setn(c, call_key, NULL, r->pool);
     apr_pool_cleanup_register(r->pool, c, call_end, apr_pool_cleanup_null);
     return c;

@@ -13,7 +13,6 @@
 typedef struct call {
     request_rec *r;
     nap_task task;
-    const struct nap_oxthas *settings;
     const struct activity *activity;    /* as configured; NULL: by the path's first segment */
     const char *kind;               /* its name */
     proxy_balancer *balancer;

@@ -139,25 +139,20 @@ const char *nap_bwshare_exempt(cmd_parms *cmd, void *dir, const char *arg)
     return nap_expr_add(cmd, arg, &settings(cmd, dir)->exempt);
 }
 
-/* ---- check_config ------------------------------------------------------------------------------ */
-
-/* Merged: a maximum and its rate may have been set in different places. */
+/* check_config. Merged: a maximum and its rate may have been set in different places. */
 int nap_bwshare_check(server_rec *s, apr_pool_t *p)
 {
     char *err = apr_pcalloc(p, NAP_ERR_MAX);
     int rc = OK;
 
     for (server_rec *host = s; host; host = host->next) {
-        const nap_bwshare *set = of_server(host);
-        const limits *own = set ? set->limits : NULL;
+        const limits *own = of_server(host) ? of_server(host)->limits : NULL;
 
         if (own && nap_the_core->conf.finish(own->conf, nap_the_site->conf, err))
             rc = nap_complain(host, p, own->where, "%s", err);
     }
     return rc;
 }
-
-/* ---- The parent at start ---------------------------------------------------------------------- */
 
 /* Identifies debts over restarts: the name alone may belong to another host, at another address. */
 static const char *host_name(const server_rec *host, apr_pool_t *p)
@@ -167,7 +162,7 @@ static const char *host_name(const server_rec *host, apr_pool_t *p)
                         host->addrs && host->addrs->virthost ? host->addrs->virthost : "");
 }
 
-/* Gives limits an index, before anybody is charged by them. */
+/* The parent: gives limits an index, before anybody is charged by them. */
 void nap_bwshare_start(server_rec *s)
 {
     if (!nap_the_site->owes)

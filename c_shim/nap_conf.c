@@ -487,8 +487,6 @@ static const char *section_page(cmd_parms *cmd, void *conf, const char *arg)
     return err;
 }
 
-/* ---- The table ------------------------------------------------------------------------------ */
-
 #define ANYWHERE (RSRC_CONF | ACCESS_CONF)   /* not .htaccess */
 #define ROOM(name, help) \
     AP_INIT_TAKE_ARGV(name, set_room, NULL, RSRC_CONF, help)

@@ -46,12 +46,18 @@ static const char *read_body(request_rec *r, apr_size_t want)
     return have == want ? buf : NULL;
 }
 
-/* Reads a form that is kept: a POST of the site's own, no longer than NapKeepForm allows. */
-static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
+/* What the page needs to know of the form of the refused access h; r is the page's request. A form is kept if it
+ * is a POST of the site's own, no longer than NapKeepForm allows. */
+void nap_form_read(nap_request *q, nap_handle *h, request_rec *r)
 {
     request_rec *first = h->first;
     apr_off_t length;
-    nap_form form = {
+    const char *body;
+    nap_form form;
+
+    if (strcmp(h->method, "POST") || h->room->view.keep_form < 0)
+        return;
+    form = (nap_form) {
         .fetch_site = nap_header(first, "Sec-Fetch-Site"),
         .origin = q->origin,
         .referer = nap_header(first, "Referer"),
@@ -59,8 +65,6 @@ static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
         .host = nap_header(first, "Host"),
         .content_type = nap_str_of(h->form_type),
     };
-    const char *body;
-
     q->form_state = NAP_FORM_LOST;
     if (!h->form_length || !ap_parse_strict_length(&length, h->form_length) ||
         length > h->room->view.keep_form || !nap_the_core->pages.form_wanted(&form))
@@ -71,11 +75,4 @@ static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
     q->form_state = NAP_FORM_READ;
     q->form_type = form.content_type;
     q->form_body = (nap_str) { body, (size_t)length };
-}
-
-/* What the page needs to know of the form of the refused access h; r is the page's request. */
-void nap_form_read(nap_request *q, nap_handle *h, request_rec *r)
-{
-    if (!strcmp(h->method, "POST") && h->room->view.keep_form >= 0)
-        read_form(q, h, r);
 }

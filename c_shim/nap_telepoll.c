@@ -22,73 +22,6 @@ typedef struct nap_event {
 static const nap_event no_event = { .index = -1 };   /* TelePoll None */
 static ap_filter_rec_t *head_filter;
 
-static void hook_in(void);
-
-static nap_event *event_named(const char *name)
-{
-    nap_event *event;
-
-    NAP_EACH(event, nap_the_site->events)
-        if (!strcmp(event->name, name))
-            return event;
-    return NULL;
-}
-
-const char *nap_telepoll_set(cmd_parms *cmd, void *conf, int argc, char *const argv[])
-{
-    nap_dir *dir = nap_dir_set(cmd, conf);
-    nap_event *event, *known;
-    const char *why;
-
-    if (!nap_the_core)
-        return NULL;
-    if (argc == 1 && !strcasecmp(argv[0], "none")) {
-        dir->event = &no_event;
-        return NULL;
-    }
-    event = apr_pcalloc(cmd->pool, sizeof *event);
-    event->conf = nap_conf_make(cmd->pool, NAP_CONF_EVENT);
-    event->index = -1;
-    why = nap_conf_set(cmd, event->conf, argc, argv);
-    if (why)
-        return why;
-    event->name = argv[0];
-    known = event_named(event->name);
-    if (known && nap_the_core->conf.differ(known->conf, event->conf))
-        return apr_psprintf(cmd->pool, "TelePoll: event %s has other settings in %s line %d; an "
-                            "event has one level", event->name, known->where->filename,
-                            known->where->line_num);
-    if (!known && nap_the_site->events && nap_the_site->events->nelts == NAP_EVENTS_MAX)
-        return apr_psprintf(cmd->pool, "TelePoll: event %s is one too many; use at most %d",
-                            event->name, NAP_EVENTS_MAX);
-    dir->event = known ? known : event;
-    if (known)
-        return NULL;
-    event->where = cmd->directive;
-    if (!nap_the_site->events)
-        hook_in();
-    nap_list_add(cmd->pool, &nap_the_site->events, event);
-    return NULL;
-}
-
-/* The parent at start: gives events an index before anybody polls, and drops events that are no longer
- * configured. */
-void nap_telepoll_start(void)
-{
-    const nap_conf *confs[NAP_EVENTS_MAX] = { NULL };
-    int64_t indices[NAP_EVENTS_MAX];
-    nap_event *event;
-    size_t n = 0;
-
-    NAP_EACH(event, nap_the_site->events) {
-        confs[n] = event->conf;
-        indices[n++] = -1;
-    }
-    nap_the_core->polls.start(confs, n, indices);
-    NAP_EACH(event, nap_the_site->events)
-        event->index = indices[event_at];
-}
-
 /* Tells the application whether data is brought or counted now, and in which period. */
 static void environment(request_rec *r, const nap_poll *poll)
 {
@@ -199,10 +132,71 @@ static void telepoll_head(request_rec *r)
         ap_add_output_filter_handle(head_filter, h->poll, r, r->connection);
 }
 
-static void hook_in(void)
+static nap_event *event_named(const char *name)
 {
-    ap_hook_fixups(nap_telepoll_access, NULL, NULL, NAP_LAST + 1);
-    ap_hook_insert_filter(telepoll_head, NULL, NULL, APR_HOOK_LAST);
-    ap_hook_insert_error_filter(telepoll_head, NULL, NULL, APR_HOOK_LAST);
-    head_filter = ap_register_output_filter("TELEPOLL", head_first, NULL, AP_FTYPE_RESOURCE);
+    nap_event *event;
+
+    NAP_EACH(event, nap_the_site->events)
+        if (!strcmp(event->name, name))
+            return event;
+    return NULL;
+}
+
+const char *nap_telepoll_set(cmd_parms *cmd, void *conf, int argc, char *const argv[])
+{
+    nap_dir *dir = nap_dir_set(cmd, conf);
+    nap_event *event, *known;
+    const char *why;
+
+    if (!nap_the_core)
+        return NULL;
+    if (argc == 1 && !strcasecmp(argv[0], "none")) {
+        dir->event = &no_event;
+        return NULL;
+    }
+    event = apr_pcalloc(cmd->pool, sizeof *event);
+    event->conf = nap_conf_make(cmd->pool, NAP_CONF_EVENT);
+    event->index = -1;
+    why = nap_conf_set(cmd, event->conf, argc, argv);
+    if (why)
+        return why;
+    event->name = argv[0];
+    known = event_named(event->name);
+    if (known && nap_the_core->conf.differ(known->conf, event->conf))
+        return apr_psprintf(cmd->pool, "TelePoll: event %s has other settings in %s line %d; an "
+                            "event has one level", event->name, known->where->filename,
+                            known->where->line_num);
+    if (!known && nap_the_site->events && nap_the_site->events->nelts == NAP_EVENTS_MAX)
+        return apr_psprintf(cmd->pool, "TelePoll: event %s is one too many; use at most %d",
+                            event->name, NAP_EVENTS_MAX);
+    dir->event = known ? known : event;
+    if (known)
+        return NULL;
+    event->where = cmd->directive;
+    if (!nap_the_site->events) {
+        ap_hook_fixups(nap_telepoll_access, NULL, NULL, NAP_LAST + 1);
+        ap_hook_insert_filter(telepoll_head, NULL, NULL, APR_HOOK_LAST);
+        ap_hook_insert_error_filter(telepoll_head, NULL, NULL, APR_HOOK_LAST);
+        head_filter = ap_register_output_filter("TELEPOLL", head_first, NULL, AP_FTYPE_RESOURCE);
+    }
+    nap_list_add(cmd->pool, &nap_the_site->events, event);
+    return NULL;
+}
+
+/* The parent at start: gives events an index before anybody polls, and drops events that are no longer
+ * configured. */
+void nap_telepoll_start(void)
+{
+    const nap_conf *confs[NAP_EVENTS_MAX] = { NULL };
+    int64_t indices[NAP_EVENTS_MAX];
+    nap_event *event;
+    size_t n = 0;
+
+    NAP_EACH(event, nap_the_site->events) {
+        confs[n] = event->conf;
+        indices[n++] = -1;
+    }
+    nap_the_core->polls.start(confs, n, indices);
+    NAP_EACH(event, nap_the_site->events)
+        event->index = indices[event_at];
 }
