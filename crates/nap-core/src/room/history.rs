@@ -35,18 +35,23 @@ pub enum Fate {
 }
 
 impl Fate {
+    /// Each with its name, in the order of their numbers.
+    const NAMES: [(Fate, &'static str); 8] = [
+        (Fate::Sold, "sold"),
+        (Fate::Redeemed, "redeemed"),
+        (Fate::Early, "early"),
+        (Fate::Late, "late"),
+        (Fate::Deferred, "deferred"),
+        (Fate::Broken, "broken"),
+        (Fate::Expired, "expired"),
+        (Fate::Called, "called"),
+    ];
+
     /// The fate a stored number means; unknown numbers count as sold.
     pub fn of(raw: u32) -> Fate {
-        match raw {
-            1 => Fate::Redeemed,
-            2 => Fate::Early,
-            3 => Fate::Late,
-            4 => Fate::Deferred,
-            5 => Fate::Broken,
-            6 => Fate::Expired,
-            7 => Fate::Called,
-            _ => Fate::Sold,
-        }
+        Fate::NAMES
+            .get(raw as usize)
+            .map_or(Fate::Sold, |&(fate, _)| fate)
     }
 
     /// The fate of a ticket redeemed by an access that came at `entered`.
@@ -64,16 +69,7 @@ impl Fate {
 
     /// Its name in logs and pages.
     pub fn name(self) -> &'static str {
-        match self {
-            Fate::Sold => "sold",
-            Fate::Redeemed => "redeemed",
-            Fate::Early => "early",
-            Fate::Late => "late",
-            Fate::Deferred => "deferred",
-            Fate::Broken => "broken",
-            Fate::Expired => "expired",
-            Fate::Called => "called",
-        }
+        Fate::NAMES[self as usize].1
     }
 }
 

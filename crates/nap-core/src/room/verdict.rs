@@ -106,54 +106,35 @@ impl Reason {
     /// How many reasons there are.
     pub const COUNT: usize = 17;
 
-    const ALL: [Reason; Reason::COUNT] = [
-        Reason::None,
-        Reason::Full,
-        Reason::Early,
-        Reason::Late,
-        Reason::Deferred,
-        Reason::Broken,
-        Reason::Used,
-        Reason::Expired,
-        Reason::Forged,
-        Reason::OtherRoom,
-        Reason::Unknown,
-        Reason::TakenOver,
-        Reason::Cap,
-        Reason::SoldOut,
-        Reason::Stopping,
-        Reason::NotSold,
-        Reason::Closed,
+    /// Each with its name, in the order of their numbers.
+    const NAMES: [(Reason, &'static str); Reason::COUNT] = [
+        (Reason::None, ""),
+        (Reason::Full, "full"),
+        (Reason::Early, "early"),
+        (Reason::Late, "late"),
+        (Reason::Deferred, "deferred"),
+        (Reason::Broken, "broken"),
+        (Reason::Used, "used"),
+        (Reason::Expired, "expired"),
+        (Reason::Forged, "forged"),
+        (Reason::OtherRoom, "other-room"),
+        (Reason::Unknown, "unknown"),
+        (Reason::TakenOver, "taken-over"),
+        (Reason::Cap, "cap"),
+        (Reason::SoldOut, "sold-out"),
+        (Reason::Stopping, "stopping"),
+        (Reason::NotSold, "not-sold"),
+        (Reason::Closed, "closed"),
     ];
 
     /// The reason a stored number means.
     pub fn of(raw: u32) -> Reason {
-        Reason::ALL
-            .get(raw as usize)
-            .copied()
-            .unwrap_or(Reason::None)
+        let known = Reason::NAMES.get(raw as usize);
+        known.map_or(Reason::None, |&(reason, _)| reason)
     }
 
     /// Its name in headers, logs and pages.
     pub fn name(self) -> &'static str {
-        match self {
-            Reason::None => "",
-            Reason::Full => "full",
-            Reason::Early => "early",
-            Reason::Late => "late",
-            Reason::Deferred => "deferred",
-            Reason::Broken => "broken",
-            Reason::Used => "used",
-            Reason::Expired => "expired",
-            Reason::Forged => "forged",
-            Reason::OtherRoom => "other-room",
-            Reason::Unknown => "unknown",
-            Reason::TakenOver => "taken-over",
-            Reason::Cap => "cap",
-            Reason::SoldOut => "sold-out",
-            Reason::Stopping => "stopping",
-            Reason::NotSold => "not-sold",
-            Reason::Closed => "closed",
-        }
+        Reason::NAMES[self as usize].1
     }
 }
