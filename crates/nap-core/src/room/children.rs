@@ -150,11 +150,8 @@ impl Workers {
     /// Workers that can take up nobody for a while: more of them read bodies than may take their
     /// time, or they are still to be started. `own` gives the generation that takes connections.
     pub fn absent(&self, children: &[Child], own: Life) -> u32 {
-        let own = children.get(own.child as usize);
-        let generation = own.map(|child| child.generation.load(Relaxed));
-        let present = |child: &&Child| {
-            self.threaded == 0 || Some(child.generation.load(Relaxed)) == generation
-        };
+        let takes_connections = of_generation(children, own);
+        let present = |child: &&Child| self.threaded == 0 || takes_connections(child);
         let (reading, living) = Self::readers_of(children.iter().filter(present));
         let (all, started) = match self.threaded {
             0 => (self.per_pool, living),
@@ -205,10 +202,7 @@ impl Workers {
     }
 
     fn half_are_taken(&self, children: &[Child]) -> bool {
-        let taken = (children.iter().filter(|child| child.lives()))
-            .map(Child::taken)
-            .fold(0, u32::saturating_add);
-        taken >= self.per_pool.saturating_mul(self.pools) / 2
+        sum_of(children, Child::taken) >= self.per_pool.saturating_mul(self.pools) / 2
     }
 
     /// The same for mod_http2's own threads: half of ThreadsPerChild may wait there.
@@ -228,15 +222,13 @@ impl Workers {
     /// children of all generations share the pool.
     pub fn left(&self, children: &[Child], own: Life) -> u32 {
         let pool = self.per_pool.saturating_sub(self.reserve);
-        let alive = children.iter().filter(|c| c.pid.load(Relaxed) != 0);
         if self.threaded == 0 {
-            let taken = alive.map(Child::taken).fold(0, u32::saturating_add);
-            return pool.saturating_sub(taken);
+            return pool.saturating_sub(sum_of(children, Child::taken));
         }
-        let own = children.get(own.child as usize);
-        let generation = own.map(|child| child.generation.load(Relaxed));
+        let takes_connections = of_generation(children, own);
+        let alive = children.iter().filter(|child| child.lives());
         alive
-            .filter(|child| Some(child.generation.load(Relaxed)) == generation)
+            .filter(|child| takes_connections(child))
             .map(|child| pool.saturating_sub(child.taken()))
             .fold(0, u32::saturating_add)
     }
@@ -247,11 +239,7 @@ impl Workers {
             return Parking::Nobody;
         };
         let here = match self.threaded {
-            0 => children
-                .iter()
-                .filter(|c| c.pid.load(Relaxed) != 0)
-                .map(Child::taken)
-                .fold(0, u32::saturating_add),
+            0 => sum_of(children, Child::taken),
             _ => child.taken(),
         };
         let parking = self.parking(here);
@@ -260,9 +248,7 @@ impl Workers {
         }
         parking
     }
-}
 
-impl Workers {
     /// Which accesses may wait without a worker: a twentieth is for holders.
     pub fn parking_without(&self, children: &[Child]) -> Parking {
         match self.left_without(children) {
@@ -274,12 +260,22 @@ impl Workers {
 
     /// How many accesses may still begin to wait without a worker.
     pub fn left_without(&self, children: &[Child]) -> u32 {
-        let living = children.iter().filter(|child| child.lives());
-        let parked = living
-            .map(|child| child.parked.load(Relaxed))
-            .fold(0, u32::saturating_add);
+        let parked = sum_of(children, |child| child.parked.load(Relaxed));
         self.parked.saturating_sub(parked)
     }
+}
+
+/// The sum of what living children count.
+fn sum_of(children: &[Child], counted: impl Fn(&Child) -> u32) -> u32 {
+    let living = children.iter().filter(|child| child.lives());
+    living.map(counted).fold(0, u32::saturating_add)
+}
+
+/// Is a child of the same generation as `own`?
+fn of_generation(children: &[Child], own: Life) -> impl Fn(&Child) -> bool {
+    let of = |child: &Child| child.generation.load(Relaxed);
+    let generation = children.get(own.child as usize).map(of);
+    move |child| Some(of(child)) == generation
 }
 
 impl Child {
@@ -300,7 +296,7 @@ impl Child {
     /// This child's life, if one lives here.
     pub fn life(&self, at: usize) -> Option<Life> {
         let epoch = self.epoch.load(Relaxed);
-        (self.pid.load(Relaxed) != 0 && epoch != 0).then_some(Life {
+        (self.lives() && epoch != 0).then_some(Life {
             child: at as u16,
             epoch,
         })
