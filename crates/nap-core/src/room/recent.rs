@@ -164,7 +164,8 @@ pub struct Recent {
     pub limit: Meter,
     /// Permits held, when somebody first looked. Without the lock.
     pub running: Meter,
-    /// Accesses that gave their permit back. Without the lock.
+    /// Accesses that gave their permit back, without the lock; at a session gate, where nothing runs,
+    /// turns taken.
     pub finished: Meter,
     /// Accesses refused.
     pub refused: Meter,
@@ -235,12 +236,6 @@ impl Recent {
         self.finished.count(answer.finished)
     }
 
-    /// Under the lock: a turn was taken at a session gate, where nothing runs and so nothing
-    /// finishes.
-    pub fn note_turn(&self, now: Micros) {
-        self.finished.count(now);
-    }
-
     /// `running` run now. Needs no lock.
     #[cold]
     pub fn note_running(&self, now: Micros, running: u32) {
@@ -251,21 +246,6 @@ impl Recent {
     pub fn note_queue(&self, now: Micros, queue: u32, limit: u32) {
         self.queue.raise(now, queue);
         self.limit.set(now, limit);
-    }
-
-    /// Under the lock: an access was refused.
-    pub fn note_refusal(&self, now: Micros) {
-        self.refused.count(now);
-    }
-
-    /// Under the lock: a ticket was sold.
-    pub fn note_sale(&self, now: Micros) {
-        self.sold.count(now);
-    }
-
-    /// Under the lock: a ticket was redeemed.
-    pub fn note_redemption(&self, now: Micros) {
-        self.redeemed.count(now);
     }
 
     /// The answers noted in `from..=to`, the oldest first as far as their writers kept their order.
@@ -327,10 +307,10 @@ mod tests {
     fn a_lap_later_the_old_second_is_gone_and_the_new_one_begins_at_nothing() {
         let recent = Recent::default();
         let lap = SECONDS as u64 * 1000;
-        recent.note_refusal(at(0));
-        recent.note_refusal(at(10));
+        recent.refused.count(at(0));
+        recent.refused.count(at(10));
         assert_eq!(recent.refused.at(at(lap)), None, "not the old one's");
-        recent.note_refusal(at(lap));
+        recent.refused.count(at(lap));
         assert_eq!(recent.refused.at(at(lap)), Some(1));
         assert_eq!(recent.refused.at(at(0)), None);
     }
@@ -350,12 +330,12 @@ mod tests {
     fn a_clock_that_steps_leaves_quiet_seconds_and_nothing_of_another_time() {
         let recent = Recent::default();
         let hour = 3_600_000;
-        recent.note_sale(at(0));
-        recent.note_sale(at(hour));
+        recent.sold.count(at(0));
+        recent.sold.count(at(hour));
         assert_eq!(recent.sold.at(at(hour)), Some(1));
         assert_eq!(recent.sold.at(at(hour - 1000)), None);
         // Time goes back: a state file from a machine whose clock was wrong.
-        recent.note_sale(at(500));
+        recent.sold.count(at(500));
         assert!(recent.sold.at(at(0)).is_some_and(|n| n <= 2));
         recent.note_answer(&answer(at(hour), 5));
         recent.note_answer(&answer(at(0), 4));

@@ -32,7 +32,7 @@ impl GateView<'_> {
                     return None;
                 }
                 if let Some(recent) = self.recent {
-                    recent.note_turn(self.now);
+                    recent.finished.count(self.now);
                 }
                 Some(TURN)
             }

@@ -47,7 +47,7 @@ impl Gate {
     pub fn offer(&self, now: Micros, permits: &Permits, laws: &Laws) -> Offer {
         let (rate, terms) = (self.rate(permits), &self.terms);
         let depth = self.depth(rate);
-        let issue = self.issue_terms(now, permits, laws);
+        let issue = self.issue_terms(now, rate, permits, laws);
         let by_law = prime_borne(depth, rate, terms.bound, laws.sale.window_min);
         Offer {
             rate,

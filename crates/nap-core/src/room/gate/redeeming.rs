@@ -82,7 +82,7 @@ impl GateView<'_> {
         gate.slots.settle(ticket.slot, settled);
         self.history.settle(ticket.serial, fate, self.now);
         if let Some(recent) = self.recent {
-            recent.note_redemption(self.now);
+            recent.redeemed.count(self.now);
         }
         self.redeemed
     }

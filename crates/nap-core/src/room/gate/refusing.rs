@@ -96,7 +96,7 @@ impl GateView<'_> {
         self.gate.counts.refuse(reason);
         self.gate.sale_rate.refused();
         if let Some(recent) = self.recent {
-            recent.note_refusal(self.now);
+            recent.refused.count(self.now);
         }
         Verdict::Refuse(Box::new(Refusal {
             reason,

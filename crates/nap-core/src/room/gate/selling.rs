@@ -63,7 +63,7 @@ impl GateView<'_> {
         }
         let rate = gate.rate(self.permits);
         let depth = gate.depth(rate);
-        let issue = gate.issue_terms_at(now, rate, self.permits, self.laws);
+        let issue = gate.issue_terms(now, rate, self.permits, self.laws);
         let served = served_after(queue, rate);
         // The paper's form: behind all that wait, however long they stay.
         let free = gate.queued_until.max(now + terms.bound);
@@ -125,7 +125,7 @@ impl GateView<'_> {
         }
         gate.counts.sold += 1;
         if let Some(recent) = self.recent {
-            recent.note_sale(now);
+            recent.sold.count(now);
         }
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
@@ -311,11 +311,6 @@ impl Gate {
         }
     }
 
-    /// C, A(C), late share, windows and horizon for the next ticket (docs/dev/algorithms.md 2.1, 2.4, 2.9).
-    pub fn issue_terms(&self, now: Micros, permits: &Permits, laws: &Laws) -> slots::SlotTerms {
-        self.issue_terms_at(now, self.rate(permits), permits, laws)
-    }
-
     /// What is sold beyond X, as a share of it. X is always a few per cent wrong: a queue of a
     /// moment after ten seconds does no harm, but a permit that stands empty all that time does.
     /// The waits of holders who come tell how far it was wrong: where they were longer than meant,
@@ -343,7 +338,9 @@ impl Gate {
         by_waits.clamp(least, most)
     }
 
-    fn issue_terms_at(
+    /// C, A(C), late share, windows and horizon for the next ticket, at this X
+    /// (docs/dev/algorithms.md 2.1, 2.4, 2.9).
+    pub(super) fn issue_terms(
         &self,
         now: Micros,
         rate: f64,
