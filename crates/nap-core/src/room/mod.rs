@@ -70,6 +70,7 @@ use permits::Permits;
 use places::{Places, Queue};
 use recent::Recent;
 use starts::Starts;
+use stay::lives;
 use wakes::Wakes;
 
 /// Page gates a room may have.
@@ -262,9 +263,7 @@ impl Tables<'_> {
         let waiting = self.places.entries.iter().map(|place| place.owner);
         for owner in running.chain(waiting.filter(|owner| owner.is_some())) {
             let life = owner.life();
-            let child = self.children.get(life.child as usize);
-            let lives = child.and_then(|child| child.life(life.child as usize)) == Some(life);
-            if !lives && !found.contains(&Some(life)) {
+            if !lives(self.children, owner.0) && !found.contains(&Some(life)) {
                 let Some(next) = found.get_mut(n) else {
                     return found;
                 };

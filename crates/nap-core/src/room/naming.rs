@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use super::gate::{PAGE, SESSION};
 use super::page::{Page, padded};
 use super::place::Place;
-use super::starts::StartTerms;
+use super::starts::{StartTerms, Starts};
 use super::terms::Terms;
 use super::wakes::Wakes;
 use super::{Room, Tables};
@@ -133,7 +133,7 @@ impl Tables<'_> {
                 let gate = self.begin_gate(at, name, LOBBY)?;
                 self.gates.get_mut(gate as usize)?.kind = SESSION;
                 self.rooms.get_mut(at)?.session_gate = gate + 1;
-                self.starts.get_mut(at)?.empty();
+                *self.starts.get_mut(at)? = Starts::default();
                 self.sessions.forget_room(at as u32);
                 gate
             }

@@ -363,11 +363,6 @@ impl Starts {
             self.capacity.learn(&session.visits());
         }
     }
-
-    /// Makes it as if never used, for another room.
-    pub fn empty(&mut self) {
-        *self = Starts::default();
-    }
 }
 
 #[cfg(test)]

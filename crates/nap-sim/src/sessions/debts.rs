@@ -77,7 +77,7 @@ impl Shop {
         let (now, bind) = (self.now, bind_of(hash_of(at)[0]));
         let (prime, _) = self.state.locked(|tables, wakes| {
             let gate = tables.gate(door, now, wakes);
-            gate.is_some_and(|gate| gate.is_prime(&ticket, bind))
+            gate.is_some_and(|gate| gate.until_prime(&ticket, bind) == Some(Micros::ZERO))
         });
         prime
     }

@@ -95,12 +95,7 @@ impl Access {
         note_answer(house, residence, now);
         if way_out.leave(self.permit, self.owner, residence) {
             // Somebody waits by now.
-            let gate = self.gate;
-            house.locked(|tables, now, wakes| {
-                if let Some(mut view) = tables.gate(gate, now, wakes) {
-                    view.serve();
-                }
-            });
+            at_gate(house, self.gate, |view| view.serve());
         }
         Some(now)
     }

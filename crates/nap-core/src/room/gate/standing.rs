@@ -68,11 +68,6 @@ impl GateView<'_> {
         }
     }
 
-    /// Is the ticket in its prime window now?
-    pub fn is_prime(&self, ticket: &Ticket, bind: u32) -> bool {
-        self.until_prime(ticket, bind) == Some(Micros::ZERO)
-    }
-
     pub(super) fn standing(&self, ticket: &Ticket, bind: u32) -> Standing {
         let mine = ticket.room == self.gate.room_hash && ticket.gate == self.gate.gate_hash;
         if !mine || (ticket.bind != 0 && ticket.bind != bind) {
