@@ -11,61 +11,108 @@ use super::children::Parking;
 use super::owner::{Life, Owner};
 use super::place::Place;
 use super::places::wake;
-use super::stay::Stay;
+use super::stay::StayView;
 use super::verdict::{Reason, Seat, Verdict};
 use super::wakes::Wakes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 
-impl Tables<'_> {
+impl StayView<'_, '_> {
     /// The waiter's client has gone: [`GateView::gone`](super::gate::GateView::gone).
-    pub fn leave_place(
-        &mut self,
-        stay: &mut Stay,
-        place: u32,
-        owner: Owner,
-        now: Micros,
-        wakes: &mut Wakes,
-    ) {
-        let start = self.start_at(place, owner);
-        if let Some(mut gate) = self.gate(stay.gate, now, wakes) {
+    pub fn leave_place(&mut self, place: u32, owner: Owner) {
+        let start = self.tables.start_at(place, owner);
+        if let Some(mut gate) = self.gate(self.stay.gate) {
             gate.gone(place, owner);
         }
-        self.undo_start(start, stay.session, now, wakes);
-        self.membership().leave(stay, owner, Micros::ZERO, now);
+        let session = self.stay.session;
+        self.tables.undo_start(start, session, self.now, self.wakes);
+        let mut members = self.tables.membership();
+        members.leave(self.stay, owner, Micros::ZERO, self.now);
     }
 
     /// The same for an access that has this permit of its page, came at `entered`, redeemed
     /// `ticket` at the session gate, and has not begun.
     pub fn turn_down(
         &mut self,
-        stay: &mut Stay,
         permit: u32,
         owner: Owner,
         (entered, ticket): (Micros, Option<Ticket>),
-        now: Micros,
-        wakes: &mut Wakes,
     ) {
-        if let Some(mut page) = self.gate(stay.page, now, wakes) {
+        if let Some(mut page) = self.page() {
             page.gone_granted(permit, owner, entered, None);
         }
-        if stay.begun {
-            self.note_undone(stay.session, owner);
+        let begun = self.stay.begun;
+        if begun {
+            self.tables.note_undone(self.stay.session, owner);
         }
         // Without a place in the table there is no session, but the ticket is one of the session
         // gate's.
-        if (stay.begun || ticket.is_some())
-            && let Some(mut lobby) = self.gate(stay.lobby, now, wakes)
+        if (begun || ticket.is_some())
+            && let Some(mut lobby) = self.lobby()
         {
-            let start = ticket.map(|ticket| {
-                let prime = lobby.was_prime(&ticket, entered);
-                Place::holding(&ticket, entered, prime)
-            });
+            let start = ticket.map(|ticket| lobby.held(&ticket, entered));
             lobby.undo_start(&start.unwrap_or_default());
         }
-        self.membership().leave(stay, owner, Micros::ZERO, now);
+        let mut members = self.tables.membership();
+        members.leave(self.stay, owner, Micros::ZERO, self.now);
     }
 
+    /// The access brings the ticket of another that waits at its page for its session to begin. At
+    /// the same page it takes that place over. For another page it begins anew, and the other is
+    /// told. If it cannot wait it is refused with the ticket, which is good again when the other
+    /// has gone.
+    pub(super) fn take_over_start(&mut self, arrival: &Arrival<'_>) -> Option<(Verdict, Ticket)> {
+        if arrival.tickets.is_empty() {
+            return None;
+        }
+        let ticket = self.lobby()?.used_ticket(arrival)?;
+        let lobby = self.stay.lobby;
+        let tables = &mut *self.tables;
+        let old = (tables.places).starting_with(lobby, ticket.slot, ticket.index)?;
+        let place = *tables.places.place(old)?;
+        if arrival.parking == Parking::Nobody {
+            return self.refuse_start(ticket, arrival);
+        }
+        let queue = &mut tables.gates.get_mut(place.gate as usize)?.queue;
+        if place.gate != self.stay.page {
+            tables.places.unlink(queue, old);
+            tables.places.entries.get_mut(old as usize)?.lobby = 0;
+            tables.places.set_wake(old, wake::TAKEN_OVER);
+            self.wakes.push(old);
+            self.gate(place.gate)?.serve();
+            let (start, session) = (place.start_of(), place.session);
+            self.tables.undo_start(start, session, self.now, self.wakes);
+            return None;
+        }
+        let Some(new) = tables.places.take_over(queue, old, arrival.owner) else {
+            return self.refuse_start(ticket, arrival);
+        };
+        self.wakes.push(old);
+        let at = place.session.saturating_sub(1);
+        let (owner, other) = (place.owner.0, arrival.owner.0);
+        let begun = tables.sessions.hand_over(at, owner, other);
+        self.stay.gate = self.stay.page;
+        self.stay.begun = begun;
+        self.stay.session = if begun { place.session } else { 0 };
+        let seat = Seat {
+            place: new,
+            until: place.deadline,
+            queue: place.queue,
+            predicted: place.predicted,
+            redeemed: Some(ticket),
+            re_access: false,
+        };
+        Some((Verdict::Wait(seat), ticket))
+    }
+
+    fn refuse_start(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Option<(Verdict, Ticket)> {
+        self.stay.gate = self.stay.lobby;
+        let verdict = (self.lobby()?).refuse_with_own(Some(ticket), Reason::Full, arrival);
+        Some((verdict, ticket))
+    }
+}
+
+impl Tables<'_> {
     /// What the waiter on `place` had at the session gate, if a session begins with it.
     pub(super) fn start_at(&self, place: u32, owner: Owner) -> Option<(u32, Place)> {
         let place = self.places.place(place)?;
@@ -111,71 +158,5 @@ impl Tables<'_> {
                 self.undo_start(start, session, now, wakes);
             }
         }
-    }
-
-    /// The access brings the ticket of another that waits at its page for its session to begin. At
-    /// the same page it takes that place over. For another page it begins anew, and the other is
-    /// told. If it cannot wait it is refused with the ticket, which is good again when the other
-    /// has gone.
-    pub(super) fn take_over_start(
-        &mut self,
-        stay: &mut Stay,
-        arrival: &Arrival<'_>,
-        now: Micros,
-        wakes: &mut Wakes,
-    ) -> Option<(Verdict, Ticket)> {
-        if arrival.tickets.is_empty() {
-            return None;
-        }
-        let ticket = self.gate(stay.lobby, now, wakes)?.used_ticket(arrival)?;
-        let old = self
-            .places
-            .starting_with(stay.lobby, ticket.slot, ticket.index)?;
-        let place = *self.places.place(old)?;
-        if arrival.parking == Parking::Nobody {
-            return self.refuse_start(stay, ticket, arrival, now, wakes);
-        }
-        let queue = &mut self.gates.get_mut(place.gate as usize)?.queue;
-        if place.gate != stay.page {
-            self.places.unlink(queue, old);
-            self.places.entries.get_mut(old as usize)?.lobby = 0;
-            self.places.set_wake(old, wake::TAKEN_OVER);
-            wakes.push(old);
-            self.gate(place.gate, now, wakes)?.serve();
-            self.undo_start(place.start_of(), place.session, now, wakes);
-            return None;
-        }
-        let Some(new) = self.places.take_over(queue, old, arrival.owner) else {
-            return self.refuse_start(stay, ticket, arrival, now, wakes);
-        };
-        wakes.push(old);
-        let at = place.session.saturating_sub(1);
-        let (owner, other) = (place.owner.0, arrival.owner.0);
-        stay.gate = stay.page;
-        stay.begun = self.sessions.hand_over(at, owner, other);
-        stay.session = if stay.begun { place.session } else { 0 };
-        let seat = Seat {
-            place: new,
-            until: place.deadline,
-            queue: place.queue,
-            predicted: place.predicted,
-            redeemed: Some(ticket),
-            re_access: false,
-        };
-        Some((Verdict::Wait(seat), ticket))
-    }
-
-    fn refuse_start(
-        &mut self,
-        stay: &mut Stay,
-        ticket: Ticket,
-        arrival: &Arrival<'_>,
-        now: Micros,
-        wakes: &mut Wakes,
-    ) -> Option<(Verdict, Ticket)> {
-        stay.gate = stay.lobby;
-        let mut lobby = self.gate(stay.lobby, now, wakes)?;
-        let verdict = lobby.refuse_with_own(Some(ticket), Reason::Full, arrival);
-        Some((verdict, ticket))
     }
 }

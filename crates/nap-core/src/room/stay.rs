@@ -9,12 +9,13 @@
 //! ```
 //!
 //! A session that begins is in the table at once, under a key that nobody can present. The answer
-//! to its first access tells by what its client will be known ([`Tables::name_session`]).
+//! to its first access tells by what its client will be known ([`Membership::name`]).
 
 use super::Tables;
 use super::arrival::Arrival;
 use super::children::{Child, Parking};
 use super::control::Mode;
+use super::gate::GateView;
 use super::owner::{Life, Owner};
 use super::place::Place;
 use super::places::PRIORITIES;
@@ -226,7 +227,16 @@ impl Membership<'_> {
     }
 }
 
-impl Tables<'_> {
+/// An access in a room with sessions, with everything one operation on it needs, borrowed under the
+/// lock.
+pub struct StayView<'t, 'a> {
+    pub(super) tables: &'t mut Tables<'a>,
+    pub(super) stay: &'t mut Stay,
+    pub(super) now: Micros,
+    pub(super) wakes: &'t mut Wakes,
+}
+
+impl<'a> Tables<'a> {
     /// Starts, sessions and children.
     pub fn membership(&mut self) -> Membership<'_> {
         Membership {
@@ -238,69 +248,85 @@ impl Tables<'_> {
         }
     }
 
+    /// The access that stands so, with what an operation on it needs.
+    pub fn stay<'t>(
+        &'t mut self,
+        stay: &'t mut Stay,
+        now: Micros,
+        wakes: &'t mut Wakes,
+    ) -> StayView<'t, 'a> {
+        StayView {
+            tables: self,
+            stay,
+            now,
+            wakes,
+        }
+    }
+}
+
+impl StayView<'_, '_> {
+    pub(super) fn gate(&mut self, at: u32) -> Option<GateView<'_>> {
+        self.tables.gate(at, self.now, self.wakes)
+    }
+
+    pub(super) fn lobby(&mut self) -> Option<GateView<'_>> {
+        self.gate(self.stay.lobby)
+    }
+
+    pub(super) fn page(&mut self) -> Option<GateView<'_>> {
+        self.gate(self.stay.page)
+    }
+
+    fn starts(&mut self) -> Option<&mut Starts> {
+        self.tables.starts.get_mut(self.stay.room as usize)
+    }
+
     /// An access comes. Returns the verdict, and the ticket it has redeemed. None as the verdict:
     /// no place is left for a member to wait on, so the access passes.
-    pub fn enter_stay(
+    pub fn enter(
         &mut self,
-        stay: &mut Stay,
         asks: Asks<'_>,
         arrival: &Arrival<'_>,
-        now: Micros,
-        wakes: &mut Wakes,
     ) -> (Option<Verdict>, Option<Ticket>) {
-        if stay.session == 0 {
-            let asked = (stay.room, stay.page);
-            stay.session = (self.membership()).enter(asked, asks.keys, arrival.owner, now);
+        if self.stay.session == 0 {
+            let asked = (self.stay.room, self.stay.page);
+            let mut members = self.tables.membership();
+            self.stay.session = members.enter(asked, asks.keys, arrival.owner, self.now);
         }
-        if stay.session != 0 && !self.spare(stay, arrival) {
-            return (self.on_to_page(stay, arrival, None, now, wakes), None);
+        if self.stay.session != 0 && !self.spare(arrival) {
+            return (self.on_to_page(arrival, None), None);
         }
-        if let Some((verdict, ticket)) = self.take_over_start(stay, arrival, now, wakes) {
+        if let Some((verdict, ticket)) = self.take_over_start(arrival) {
             return (Some(verdict), Some(ticket));
         }
-        let lobby = self.gate(stay.lobby, now, wakes);
-        let expected = lobby.is_some_and(|lobby| lobby.is_expected(arrival));
+        let expected = self.lobby().is_some_and(|lobby| lobby.is_expected(arrival));
         if !asks.starts && !expected {
-            stay.gate = stay.page;
-            let page = self.gate(stay.page, now, wakes);
-            let Some((verdict, redeemed)) = page.map(|mut page| {
+            self.stay.gate = self.stay.page;
+            let Some((verdict, redeemed)) = self.page().map(|mut page| {
                 let verdict = page.enter(arrival);
                 (verdict, page.redeemed)
             }) else {
                 return (None, None);
             };
-            return (
-                Some(self.tell_stranger(stay, verdict, arrival, now, wakes)),
-                redeemed,
-            );
+            return (Some(self.tell_stranger(verdict, arrival)), redeemed);
         }
-        stay.gate = stay.lobby;
+        self.stay.gate = self.stay.lobby;
+        let Some(mut lobby) = self.lobby() else {
+            return (None, None);
+        };
         // An access that begins a session waits at its page without a bound, as members do: where
         // workers are nearly used up it is told when to come instead. A ticket is a promise: its
         // holder keeps their worker.
-        if !expected
-            && arrival.parking >= Parking::Holders
-            && let Some(mut lobby) = self.gate(stay.lobby, now, wakes)
-            && lobby.mode() != Mode::Closed
-        {
+        if !expected && arrival.parking >= Parking::Holders && lobby.mode() != Mode::Closed {
             return (Some(lobby.refuse_for_page(arrival)), None);
         }
-        let Some((verdict, redeemed, start)) =
-            self.gate(stay.lobby, now, wakes).map(|mut lobby| {
-                lobby.serve();
-                let verdict = lobby.enter(arrival);
-                let start = lobby.redeemed.map(|ticket| {
-                    let prime = lobby.was_prime(&ticket, now);
-                    Place::holding(&ticket, now, prime)
-                });
-                (verdict, lobby.redeemed, start.unwrap_or_default())
-            })
-        else {
-            return (None, None);
-        };
+        lobby.serve();
+        let verdict = lobby.enter(arrival);
+        let redeemed = lobby.redeemed;
+        let start = redeemed.map(|ticket| lobby.held(&ticket, lobby.now));
         match verdict {
             Verdict::Run(_) => {
-                let verdict = self.begin_session(stay, arrival, &start, now, wakes);
+                let verdict = self.begin_session(arrival, &start.unwrap_or_default());
                 (verdict, redeemed)
             }
             verdict => (Some(verdict), redeemed),
@@ -311,103 +337,90 @@ impl Tables<'_> {
     /// nearly used up the session waits with one access, and any beside it counts as a stranger's,
     /// as if it were beyond `parallel=`: a page that stalls must not take the child from everybody
     /// else.
-    fn spare(&mut self, stay: &mut Stay, arrival: &Arrival<'_>) -> bool {
-        let at = stay.session.wrapping_sub(1);
-        let is_its = |owner: Owner| self.sessions.has(at, owner.0);
+    fn spare(&mut self, arrival: &Arrival<'_>) -> bool {
+        let session = self.stay.session;
+        let tables = &mut *self.tables;
+        let is_its = |owner: Owner| tables.sessions.has(session.wrapping_sub(1), owner.0);
         let short = arrival.parking >= Parking::Holders;
-        if !short || !self.places.waiting_of(stay.session).any(is_its) {
+        if !short || !tables.places.waiting_of(session).any(is_its) {
             return false;
         }
-        self.membership().withdraw(stay, arrival.owner);
-        if let Some(starts) = self.starts.get_mut(stay.room as usize) {
+        tables.membership().withdraw(self.stay, arrival.owner);
+        if let Some(starts) = self.starts() {
             starts.counts.busy = starts.counts.busy.saturating_add(1);
         }
         true
     }
 
-    /// A waiter looks up, woken or not: [`GateView::look_up`](super::gate::GateView::look_up). One
-    /// that has its turn goes on to its page, and may have to wait there.
-    pub fn look_up_stay(
+    /// A waiter looks up, woken or not: [`GateView::look_up`]. One that has its turn goes on to its
+    /// page, and may have to wait there.
+    pub fn look_up(
         &mut self,
-        stay: &mut Stay,
         place: u32,
         until: &mut Micros,
         arrival: &Arrival<'_>,
-        now: Micros,
-        wakes: &mut Wakes,
     ) -> Option<Verdict> {
-        let start = self.places.place(place).copied().unwrap_or_default();
-        let verdict = {
-            let mut view = self.gate(stay.gate, now, wakes)?;
-            if stay.gate == stay.lobby {
-                view.serve();
-            }
-            view.look_up(place, until, arrival)?
-        };
+        let start = self.entry(place);
+        let in_lobby = self.stay.gate == self.stay.lobby;
+        let mut view = self.gate(self.stay.gate)?;
+        if in_lobby {
+            view.serve();
+        }
+        let verdict = view.look_up(place, until, arrival)?;
+        self.goes_on(verdict, &start, arrival)
+    }
+
+    fn entry(&self, place: u32) -> Place {
+        let place = self.tables.places.place(place);
+        place.copied().unwrap_or_default()
+    }
+
+    /// A waiter has been told this. `start`: the place it had.
+    fn goes_on(
+        &mut self,
+        verdict: Verdict,
+        start: &Place,
+        arrival: &Arrival<'_>,
+    ) -> Option<Verdict> {
         match verdict {
-            Verdict::Run(_) if stay.gate == stay.lobby => {
-                self.begin_session(stay, arrival, &start, now, wakes)
+            Verdict::Run(_) if self.stay.gate == self.stay.lobby => {
+                self.begin_session(arrival, start)
             }
-            verdict => Some(self.tell_stranger(stay, verdict, arrival, now, wakes)),
+            verdict => Some(self.tell_stranger(verdict, arrival)),
         }
     }
 
     /// When a waiter must look again at the latest, even if not woken.
-    pub fn alarm_of(
-        &mut self,
-        stay: &Stay,
-        place: u32,
-        now: Micros,
-        wakes: &mut Wakes,
-    ) -> Option<Micros> {
-        self.gate(stay.gate, now, wakes)?.alarm(place)
+    pub fn alarm(&mut self, place: u32) -> Option<Micros> {
+        self.gate(self.stay.gate)?.alarm(place)
     }
 
     /// The server goes down under a waiter.
-    pub fn stop_stay(
-        &mut self,
-        stay: &mut Stay,
-        place: u32,
-        arrival: &Arrival<'_>,
-        now: Micros,
-        wakes: &mut Wakes,
-    ) -> Option<Verdict> {
-        let entry = self.places.place(place).copied().unwrap_or_default();
-        let start = self.start_at(place, arrival.owner);
-        let verdict = self.gate(stay.gate, now, wakes)?.stopping(place, arrival);
-        if let (Verdict::Refuse(_), Some((lobby, start))) = (&verdict, start) {
-            self.note_undone(stay.session, start.owner);
-            let mut lobby = self.gate(lobby, now, wakes)?;
-            return Some(lobby.put_off_start(&start, arrival));
-        }
-        if stay.session != 0
-            && let Some(starts) = self.starts.get_mut(stay.room as usize)
-            && matches!(verdict, Verdict::Refuse(_))
-        {
-            starts.counts.failed = starts.counts.failed.saturating_add(1);
-        }
-        match verdict {
-            Verdict::Run(_) if stay.gate == stay.lobby => {
-                self.begin_session(stay, arrival, &entry, now, wakes)
+    pub fn stopping(&mut self, place: u32, arrival: &Arrival<'_>) -> Option<Verdict> {
+        let entry = self.entry(place);
+        let start = self.tables.start_at(place, arrival.owner);
+        let verdict = self.gate(self.stay.gate)?.stopping(place, arrival);
+        if matches!(verdict, Verdict::Refuse(_)) {
+            if let Some((lobby, start)) = start {
+                self.tables.note_undone(self.stay.session, start.owner);
+                return Some(self.gate(lobby)?.put_off_start(&start, arrival));
             }
-            verdict => Some(self.tell_stranger(stay, verdict, arrival, now, wakes)),
+            if self.stay.session != 0
+                && let Some(starts) = self.starts()
+            {
+                starts.counts.failed = starts.counts.failed.saturating_add(1);
+            }
         }
+        self.goes_on(verdict, &entry, arrival)
     }
 
     /// An access that a page gate refuses is no member; the session gate tells it when to come.
-    fn tell_stranger(
-        &mut self,
-        stay: &Stay,
-        verdict: Verdict,
-        arrival: &Arrival<'_>,
-        now: Micros,
-        wakes: &mut Wakes,
-    ) -> Verdict {
-        let untold = stay.gate == stay.page
-            && stay.session == 0
+    fn tell_stranger(&mut self, verdict: Verdict, arrival: &Arrival<'_>) -> Verdict {
+        let untold = self.stay.gate == self.stay.page
+            && self.stay.session == 0
             && matches!(&verdict, Verdict::Refuse(refusal)
                 if refusal.ticket.is_none() && refusal.reason != Reason::TakenOver);
-        match self.gate(stay.lobby, now, wakes) {
+        match self.lobby() {
             Some(mut lobby) if untold => lobby.refuse_for_page(arrival),
             _ => verdict,
         }
@@ -415,60 +428,50 @@ impl Tables<'_> {
 
     /// Its turn has come: a session begins, and it goes on to its page. `start`: its place, or what
     /// it came with.
-    fn begin_session(
-        &mut self,
-        stay: &mut Stay,
-        arrival: &Arrival<'_>,
-        start: &Place,
-        now: Micros,
-        wakes: &mut Wakes,
-    ) -> Option<Verdict> {
-        if let Some(starts) = self.starts.get_mut(stay.room as usize) {
+    fn begin_session(&mut self, arrival: &Arrival<'_>, start: &Place) -> Option<Verdict> {
+        let now = self.now;
+        if let Some(starts) = self.starts() {
             // A key that a text's hash hits only by chance; only the owner knows it.
             let key = arrival.owner.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
             starts.note_start(now);
-            let (whose, owner) = ((stay.room, starts.terms.idle), arrival.owner.0);
-            let over = idle(self.starts);
-            let begun = self.sessions.start(key, whose, owner, now, over);
-            let starts = self.starts.get_mut(stay.room as usize)?;
+            let idle_for = starts.terms.idle;
+            let (whose, owner) = ((self.stay.room, idle_for), arrival.owner.0);
+            let over = idle(self.tables.starts);
+            let begun = self.tables.sessions.start(key, whose, owner, now, over);
+            let starts = self.starts()?;
             match begun {
                 Some(at) => {
-                    (stay.session, stay.begun) = (at.saturating_add(1), true);
                     starts.live = starts.live.saturating_add(1);
+                    (self.stay.session, self.stay.begun) = (at.saturating_add(1), true);
                 }
                 None => starts.counts.unplaced = starts.counts.unplaced.saturating_add(1),
             }
         }
-        self.on_to_page(stay, arrival, Some(start), now, wakes)
+        self.on_to_page(arrival, Some(start))
     }
 
     /// A member, or an access whose session begins, at its page.
-    fn on_to_page(
-        &mut self,
-        stay: &mut Stay,
-        arrival: &Arrival<'_>,
-        start: Option<&Place>,
-        now: Micros,
-        wakes: &mut Wakes,
-    ) -> Option<Verdict> {
+    fn on_to_page(&mut self, arrival: &Arrival<'_>, start: Option<&Place>) -> Option<Verdict> {
+        let stay = &mut *self.stay;
         stay.gate = stay.page;
+        let (asked, session, lobby) = ((stay.room, stay.page), stay.session, stay.lobby);
         if start.is_some() {
-            let (asked, session) = ((stay.room, stay.page), stay.session);
-            self.membership().note_visit(asked, session, now);
+            let mut members = self.tables.membership();
+            members.note_visit(asked, session, self.now);
         }
-        let by_progress = self.gates.get(stay.page as usize);
+        let by_progress = self.tables.gates.get(asked.1 as usize);
         let priority = match by_progress.is_some_and(|page| page.terms.progress == 1) {
-            true => arrival.priority.max(self.progress(stay)),
+            true => arrival.priority.max(self.progress()),
             false => arrival.priority,
         };
         // The page may be another room's, with a session gate of its own or none.
-        let start = start.map(|start| (stay.lobby, start));
-        let verdict = self.gate(stay.page, now, wakes).and_then(|mut page| {
+        let start = start.map(|start| (lobby, start));
+        let verdict = self.page().and_then(|mut page| {
             let access = (arrival.owner, arrival.kind);
-            page.enter_member(access, stay.session, priority, start)
+            page.enter_member(access, session, priority, start)
         });
         if verdict.is_none()
-            && let Some(starts) = self.starts.get_mut(stay.room as usize)
+            && let Some(starts) = self.starts()
         {
             starts.counts.passed = starts.counts.passed.saturating_add(1);
         }
@@ -477,10 +480,9 @@ impl Tables<'_> {
 
     /// How near its end a session is, as a priority (`NapPriority progress`): its accesses so far
     /// as a share of what sessions have on average.
-    fn progress(&self, stay: &Stay) -> u32 {
-        let at = stay.session.wrapping_sub(1);
-        let session = self.sessions.session(at);
-        let starts = self.starts.get(stay.room as usize);
+    fn progress(&self) -> u32 {
+        let session = (self.tables.sessions).session(self.stay.session.wrapping_sub(1));
+        let starts = self.tables.starts.get(self.stay.room as usize);
         let (Some(session), Some(starts)) = (session, starts) else {
             return 0;
         };

@@ -78,7 +78,7 @@ impl StartSite {
         let asks = Asks { keys, starts };
         let (verdict, _) = self
             .state
-            .locked(|tables, wakes| tables.enter_stay(&mut stay, asks, &arrival, now, wakes).0);
+            .locked(|tables, wakes| tables.stay(&mut stay, now, wakes).enter(asks, &arrival).0);
         (stay, verdict)
     }
 
@@ -124,7 +124,9 @@ impl StartSite {
         let (verdict, _) = self.state.locked(|tables, wakes| {
             tables.permits[page as usize].release(0, owner(1));
             tables.gate(page, now, wakes).expect("a page").serve();
-            tables.look_up_stay(&mut stay, place, &mut until, &arrival, now, wakes)
+            tables
+                .stay(&mut stay, now, wakes)
+                .look_up(place, &mut until, &arrival)
         });
         assert!(matches!(verdict, Some(Verdict::Run(_))), "{verdict:?}");
         assert_eq!(self.counts(), [1, 1, 0, 0]);
@@ -137,7 +139,9 @@ fn a_ticket_whose_holder_leaves_at_his_page_is_as_good_as_before() {
     assert_eq!(site.counts(), [1, 1, 0, 0]);
     let (now, mut stay, place) = (site.now, site.stay, site.place);
     site.state.locked(|tables, wakes| {
-        tables.leave_place(&mut stay, place, owner(2), now, wakes);
+        tables
+            .stay(&mut stay, now, wakes)
+            .leave_place(place, owner(2));
     });
     assert_eq!((stay.session, stay.begun), (0, false));
     site.is_out_again();
@@ -152,14 +156,18 @@ fn so_it_is_where_the_page_is_another_rooms() {
         let mut site = StartSite::new();
         let (now, mut stay, place) = (site.now, site.stay, site.place);
         site.state.locked(|tables, wakes| {
-            tables.leave_place(&mut stay, place, owner(2), now, wakes);
+            tables
+                .stay(&mut stay, now, wakes)
+                .leave_place(place, owner(2));
             tables.gates[PAGE as usize].lobby = lobby_of_the_page;
         });
         let (first, old) = site.begins(3, PAGE);
         let (mut stay, place) = site.begins(4, PAGE);
         assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER, "{first:?}");
         site.state.locked(|tables, wakes| {
-            tables.leave_place(&mut stay, place, owner(4), now, wakes);
+            tables
+                .stay(&mut stay, now, wakes)
+                .leave_place(place, owner(4));
         });
         site.is_out_again();
     }
@@ -172,7 +180,9 @@ fn so_is_that_of_one_who_was_gone_when_his_turn_at_the_page_came() {
     site.is_let_in(stay, place, 2);
     site.state.locked(|tables, wakes| {
         let came = (now, Some(ticket));
-        tables.turn_down(&mut stay, 0, owner(2), came, now, wakes);
+        tables
+            .stay(&mut stay, now, wakes)
+            .turn_down(0, owner(2), came);
     });
     site.is_out_again();
     // The page is free: the holder runs at once.
@@ -211,7 +221,7 @@ fn who_is_sent_away_because_the_server_stops_has_a_ticket() {
     let arrival = arrival(2, &tickets);
     let (verdict, _) = site
         .state
-        .locked(|tables, wakes| tables.stop_stay(&mut stay, place, &arrival, now, wakes));
+        .locked(|tables, wakes| tables.stay(&mut stay, now, wakes).stopping(place, &arrival));
     let Some(Verdict::Refuse(refusal)) = verdict else {
         panic!("it cannot run: {verdict:?}")
     };
@@ -232,7 +242,9 @@ fn a_ticket_presented_again_takes_over_the_place_at_the_page() {
     // The former access leaves: nothing of the place belongs to it any more.
     let mut left = site.stay;
     site.state.locked(|tables, wakes| {
-        tables.leave_place(&mut left, old, owner(2), now, wakes);
+        tables
+            .stay(&mut left, now, wakes)
+            .leave_place(old, owner(2));
     });
     assert_eq!(site.waiting(), 1);
     site.is_let_in(stay, place, 3);
@@ -244,7 +256,9 @@ fn a_ticket_presented_again_takes_over_the_place_in_the_session_queue() {
     let mut site = StartSite::new();
     let (now, mut stay, place, ticket) = (site.now, site.stay, site.place, site.ticket);
     site.state.locked(|tables, wakes| {
-        tables.leave_place(&mut stay, place, owner(2), now, wakes);
+        tables
+            .stay(&mut stay, now, wakes)
+            .leave_place(place, owner(2));
         tables.starts[0].due = now + Micros::from_secs(1);
     });
     let wait = |site: &mut StartSite, visitor| {
@@ -318,7 +332,7 @@ fn presented_to_a_child_that_is_full_it_is_his_again() {
         let asks = Asks { keys: &[], starts };
         let (verdict, _) = site
             .state
-            .locked(|tables, wakes| tables.enter_stay(&mut stay, asks, &full, now, wakes).0);
+            .locked(|tables, wakes| tables.stay(&mut stay, now, wakes).enter(asks, &full).0);
         let Some(Verdict::Refuse(refusal)) = verdict else {
             panic!("no worker is left: {verdict:?}")
         };
@@ -331,7 +345,9 @@ fn presented_to_a_child_that_is_full_it_is_his_again() {
         assert_eq!(site.counts(), [1, 1, 0, 0], "no other was sold");
         let (mut stay, place) = (site.stay, site.place);
         site.state.locked(|tables, wakes| {
-            tables.leave_place(&mut stay, place, owner(2), now, wakes);
+            tables
+                .stay(&mut stay, now, wakes)
+                .leave_place(place, owner(2));
         });
         site.is_out_again();
         site.begins(3, PAGE);
@@ -477,9 +493,11 @@ fn each_access_of_a_session_is_a_visit_whether_it_waits_or_not() {
         keys: &[member],
         starts: false,
     };
-    let ((verdict, _), _) = site
-        .state
-        .locked(|tables, wakes| tables.enter_stay(&mut stay, asks, &arrival(3, &[]), now, wakes));
+    let ((verdict, _), _) = site.state.locked(|tables, wakes| {
+        tables
+            .stay(&mut stay, now, wakes)
+            .enter(asks, &arrival(3, &[]))
+    });
     assert!(matches!(verdict, Some(Verdict::Wait(_))), "{verdict:?}");
     assert_eq!(visits(&mut site), [2, 0], "once");
     site.asks(arrival(4, &[]), OTHER, &[member]);

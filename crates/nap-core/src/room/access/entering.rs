@@ -110,7 +110,7 @@ impl Access {
         let entered = house.locked(|tables, now, wakes| {
             waiting.look(access, tables.children, arrival);
             let (verdict, redeemed) = match &mut stay {
-                Some(stay) => tables.enter_stay(stay, asks, arrival, now, wakes),
+                Some(stay) => tables.stay(stay, now, wakes).enter(asks, arrival),
                 None => {
                     let mut view = tables.gate(access.gate, now, wakes)?;
                     if let Some(outside) = outside {
@@ -124,7 +124,9 @@ impl Access {
                 if let Some(waiters) = access.waiters(tables.children) {
                     waiters.fetch_add(1, Relaxed);
                 }
-                alarm = stay.and_then(|stay| tables.alarm_of(&stay, seat.place, now, wakes));
+                alarm = stay
+                    .as_mut()
+                    .and_then(|stay| tables.stay(stay, now, wakes).alarm(seat.place));
             }
             Some((verdict, redeemed, alarm))
         });

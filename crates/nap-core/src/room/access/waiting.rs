@@ -20,16 +20,16 @@ impl Access {
                 return Some((verdict.map(Some), None));
             };
             let at = stay.gate;
-            let verdict = tables.look_up_stay(stay, place, &mut until, arrival, now, wakes);
+            let mut view = tables.stay(stay, now, wakes);
+            let verdict = view.look_up(place, &mut until, arrival);
             let place = match &verdict {
                 Some(Verdict::Wait(seat)) => seat.place,
                 // A member whose page has no place left passes.
-                None if stay.gate != at => return Some((Some(None), None)),
+                None if view.stay.gate != at => return Some((Some(None), None)),
                 None => place,
                 Some(_) => return Some((verdict.map(Some), None)),
             };
-            let alarm = tables.alarm_of(stay, place, now, wakes);
-            Some((verdict.map(Some), alarm))
+            Some((verdict.map(Some), view.alarm(place)))
         });
         let Some((verdict, alarm)) = seen.flatten() else {
             return Look::Lost;
@@ -50,7 +50,7 @@ impl Access {
     pub fn stopping(&mut self, house: &mut impl House, arrival: &Arrival<'_>) -> Option<Verdict> {
         let mut stay = self.stay(house);
         let stopped = house.locked(|tables, now, wakes| match &mut stay {
-            Some(stay) => tables.stop_stay(stay, self.place, arrival, now, wakes),
+            Some(stay) => tables.stay(stay, now, wakes).stopping(self.place, arrival),
             None => {
                 let mut view = tables.gate(self.gate, now, wakes)?;
                 Some(view.stopping(self.place, arrival))
@@ -89,7 +89,8 @@ impl Access {
         let came = (self.entered, self.ticket());
         house.locked(|tables, now, wakes| match &mut stay {
             Some(stay) => {
-                tables.turn_down(stay, self.permit, self.owner, came, now, wakes);
+                let mut view = tables.stay(stay, now, wakes);
+                view.turn_down(self.permit, self.owner, came);
             }
             None => {
                 if let Some(mut view) = tables.gate(self.gate, now, wakes) {
@@ -109,7 +110,7 @@ impl Access {
     pub(super) fn leave_place(&mut self, house: &mut impl House) {
         let mut stay = self.stay(house);
         house.locked(|tables, now, wakes| match &mut stay {
-            Some(stay) => tables.leave_place(stay, self.place, self.owner, now, wakes),
+            Some(stay) => (tables.stay(stay, now, wakes)).leave_place(self.place, self.owner),
             None => {
                 if let Some(mut view) = tables.gate(self.gate, now, wakes) {
                     view.gone(self.place, self.owner);

@@ -132,12 +132,13 @@ impl GateView<'_> {
         *kept = kept.saturating_sub(u64::from(entry.prime));
     }
 
-    /// Was the ticket in its prime window for an access that came at `entered`?
-    pub fn was_prime(&self, ticket: &Ticket, entered: Micros) -> bool {
+    /// What an access that came at `entered` had here with this ticket.
+    pub(in crate::room) fn held(&self, ticket: &Ticket, entered: Micros) -> Place {
         let (in_time, _) = self
             .gate
             .window_of(ticket.slot, ticket.start, ticket.prime_end);
-        ticket.has(Ticket::CALLED) || (entered >= in_time && entered < ticket.prime_end)
+        let prime = entered >= in_time && entered < ticket.prime_end;
+        Place::holding(ticket, entered, prime || ticket.has(Ticket::CALLED))
     }
 
     /// Was it good before its time, as only a called ticket is?

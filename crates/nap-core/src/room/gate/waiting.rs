@@ -179,8 +179,7 @@ impl GateView<'_> {
         }
         self.gate.counts.gone += 1;
         if let Some(ticket) = ticket {
-            let prime = self.was_prime(&ticket, entered);
-            self.take_back(&Place::holding(&ticket, entered, prime));
+            self.take_back(&self.held(&ticket, entered));
         }
         self.serve();
     }
