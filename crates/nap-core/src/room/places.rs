@@ -41,7 +41,7 @@ pub enum Line {
 impl Line {
     const ALL: [Line; 3] = [Line::Wait, Line::ReAccess, Line::Guard];
 
-    fn of(raw: u32) -> Line {
+    pub(super) fn of(raw: u32) -> Line {
         match raw {
             1 => Line::ReAccess,
             2 => Line::Guard,
@@ -163,7 +163,7 @@ impl Places<'_> {
             ..place
         };
         self.wakes.get(at as usize)?.store(wake::WAITING, SeqCst);
-        self.link_tail(queue, at);
+        self.link(queue, at, 0);
         if place.due != Micros::ZERO {
             self.move_ahead(queue, at);
         }
@@ -183,7 +183,7 @@ impl Places<'_> {
         .last();
         if let Some(next) = later {
             self.unlink(queue, at);
-            self.link_before(queue, at, next);
+            self.link(queue, at, next.saturating_add(1));
         }
     }
 
@@ -243,9 +243,7 @@ impl Places<'_> {
         *self.next_of(ends, prev) = next;
         *self.prev_of(ends, next) = prev;
         if let Some(entry) = self.entries.get_mut(at as usize) {
-            entry.linked = 0;
-            entry.next = 0;
-            entry.prev = 0;
+            (entry.linked, entry.next, entry.prev) = (0, 0, 0);
         }
     }
 
@@ -263,7 +261,7 @@ impl Places<'_> {
             return false;
         };
         entry.line = to as u32;
-        self.link_tail(queue, at);
+        self.link(queue, at, 0);
         true
     }
 
@@ -316,13 +314,10 @@ impl Places<'_> {
 
     /// The place that waits with this ticket.
     pub fn with_ticket(&self, queue: &Queue, slot: u32, index: u32) -> Option<u32> {
-        Line::ALL
-            .into_iter()
+        let with_it = |p: &Place| slot != 0 && (p.slot, p.index) == (slot, index);
+        (Line::ALL.into_iter())
             .flat_map(|line| self.in_line(queue, line))
-            .find(|&at| {
-                self.place(at)
-                    .is_some_and(|p| p.slot == slot && slot != 0 && p.index == index)
-            })
+            .find(|&at| self.place(at).is_some_and(with_it))
     }
 
     /// The place at a page of the access whose session begins with this ticket of that session
@@ -333,24 +328,24 @@ impl Places<'_> {
                 && p.lobby == lobby.saturating_add(1)
                 && (p.lobby_slot, p.lobby_index) == (slot, index)
         };
-        (0..self.used()).find(|&at| slot != 0 && self.place(at).is_some_and(is_his))
+        (self.used_from(0)).find_map(|(at, p)| (slot != 0 && is_his(p)).then_some(at))
     }
 
     /// The owners that wait with a place of the session of this index, one-based: its accesses, and
     /// leftovers of a session that had the index before.
     pub fn waiting_of(&self, session: u32) -> impl Iterator<Item = Owner> {
-        let places = (0..self.used()).filter_map(|at| self.place(at));
-        let its = places.filter(move |p| p.linked == 1 && p.session == session);
-        its.map(|p| p.owner)
+        let its = move |(_, p): &(u32, &Place)| p.linked == 1 && p.session == session;
+        self.used_from(0).filter(its).map(|(_, p)| p.owner)
     }
 
     /// The next place at or after `from` that a dead child owned.
     pub fn owned_by(&self, life: Life, from: u32) -> Option<u32> {
-        let used = self.used();
-        (from..used).find(|&at| {
-            self.place(at)
-                .is_some_and(|p| p.owner.is_some() && p.owner.life() == life)
-        })
+        let is_its = |p: &Place| p.owner.is_some() && p.owner.life() == life;
+        (self.used_from(from)).find_map(|(at, p)| is_its(p).then_some(at))
+    }
+
+    fn used_from(&self, from: u32) -> impl Iterator<Item = (u32, &Place)> {
+        (from..self.used()).filter_map(|at| Some((at, self.place(at)?)))
     }
 
     fn used(&self) -> u32 {
@@ -389,41 +384,20 @@ impl Places<'_> {
         }
     }
 
-    fn link_tail(&mut self, queue: &mut Queue, at: u32) {
-        let Some((line, work)) = self
-            .place(at)
-            .map(|place| (Line::of(place.line), place.work))
-        else {
+    /// Links an unlinked place into its line, right before the one that `next` links to; 0: at the
+    /// end.
+    fn link(&mut self, queue: &mut Queue, at: u32, next: u32) {
+        let Some(&Place { line, work, .. }) = self.place(at) else {
             return;
         };
+        let (line, link) = (Line::of(line), at.saturating_add(1));
         queue.work = queue.work + work;
         let ends = &mut queue.lines[line as usize];
-        let tail = ends.tail;
-        *self.next_of(ends, tail) = at.saturating_add(1);
-        ends.tail = at.saturating_add(1);
         ends.len = ends.len.saturating_add(1);
-        if let Some(entry) = self.entries.get_mut(at as usize) {
-            (entry.line, entry.prev, entry.next, entry.linked) = (line as u32, tail, 0, 1);
-        }
-    }
-
-    /// Links an unlinked place into the line of `next`, right before it.
-    fn link_before(&mut self, queue: &mut Queue, at: u32, next: u32) {
-        let (Some(work), Some((line, prev))) = (
-            self.place(at).map(|place| place.work),
-            self.place(next).map(|place| (place.line, place.prev)),
-        ) else {
-            return;
-        };
-        let link = at.saturating_add(1);
-        let ends = &mut queue.lines[Line::of(line) as usize];
-        ends.len = ends.len.saturating_add(1);
-        queue.work = queue.work + work;
+        let prev = std::mem::replace(self.prev_of(ends, next), link);
         *self.next_of(ends, prev) = link;
-        *self.prev_of(ends, next.saturating_add(1)) = link;
         if let Some(entry) = self.entries.get_mut(at as usize) {
-            (entry.line, entry.prev, entry.next, entry.linked) =
-                (line, prev, next.saturating_add(1), 1);
+            (entry.line, entry.prev, entry.next, entry.linked) = (line as u32, prev, next, 1);
         }
     }
 
@@ -451,16 +425,14 @@ impl Places<'_> {
                 (entry.linked, entry.next, entry.prev) = (0, 0, 0);
             }
         }
-        let mut waiting: Vec<(Micros, Micros, u32)> = (0..self.used())
-            .filter(|&at| self.wake_word(at) == wake::WAITING)
-            .filter_map(|at| self.place(at).map(|place| (at, place)))
-            .filter(|(_, place)| place.owner.is_some())
+        let mut waiting: Vec<(Micros, Micros, u32)> = (self.used_from(0))
+            .filter(|(at, place)| self.wake_word(*at) == wake::WAITING && place.owner.is_some())
             .map(|(at, place)| (place.due, place.entered, at))
             .collect();
         waiting.sort_unstable();
         for (_, _, at) in waiting {
             match self.place(at).map(|place| place.gate as usize) {
-                Some(gate) if gate < queues.len() => self.link_tail(queues[gate], at),
+                Some(gate) if gate < queues.len() => self.link(queues[gate], at, 0),
                 _ => self.free(at),
             }
         }
