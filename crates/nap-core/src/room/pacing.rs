@@ -75,10 +75,8 @@ impl Tables<'_> {
         let moving = moving
             .filter(|(at, page)| page.moves_itself() && is_named(self.pages, generation, *at));
         let (begins, told) = moving.fold((0_u32, 0), |(begins, told), (_, page)| {
-            (
-                begins.saturating_add(page.pace.start),
-                page.pace.hi.max(told),
-            )
+            let begins = begins.saturating_add(page.pace.start);
+            (begins, page.pace.hi.max(told))
         });
         match workers {
             0 => 0,
@@ -88,14 +86,28 @@ impl Tables<'_> {
 
     /// The sum of the limits in force that find themselves.
     fn in_force(&self) -> u32 {
+        let moving = self
+            .in_use()
+            .filter(|it| it.named && it.page.moves_itself());
+        let limits = moving.map(|it| it.permits.limit());
+        limits.fold(0, u32::saturating_add)
+    }
+
+    /// The gates in use that may have a limit which finds itself.
+    fn in_use(&self) -> impl Iterator<Item = InUse<'_>> {
         let generation = generation(self.rooms);
         let gates = self.gates.iter().zip(self.permits).zip(self.pacing.iter());
-        let moving = gates.enumerate().filter(|(at, ((gate, _), page))| {
-            gate.kind != 0 && page.moves_itself() && is_named(self.pages, generation, *at)
-        });
-        moving.fold(0, |sum, (_, ((_, permits), _))| {
-            sum.saturating_add(permits.limit())
-        })
+        gates
+            .enumerate()
+            .filter_map(move |(at, ((gate, permits), page))| {
+                let named = is_named(self.pages, generation, at);
+                (gate.kind != 0).then_some(InUse {
+                    gate,
+                    permits,
+                    page,
+                    named,
+                })
+            })
     }
 
     /// Workers on which nobody waits, which no ticket claims, and which no fixed limit has.
@@ -103,25 +115,20 @@ impl Tables<'_> {
         if self.workers.per_pool == 0 {
             return u32::MAX;
         }
-        let gates = self.gates.iter().zip(self.permits).zip(self.pacing.iter());
-        let generation = generation(self.rooms);
-        let taken = gates.enumerate();
-        let taken = taken.filter(|(_, ((gate, _), _))| gate.kind != 0);
-        let taken = taken.fold(0_u32, |sum, (at, ((gate, permits), page))| {
-            let named = is_named(self.pages, generation, at);
-            let fixed = match page.moves_itself() || gate.kind == SESSION {
+        let taken = self.in_use().map(|it| {
+            let fixed = match it.page.moves_itself() || it.gate.kind == SESSION {
                 // What children of the generation before still run there.
-                _ if !named => permits.running(),
+                _ if !it.named => it.permits.running(),
                 true => 0,
-                false => permits.limit(),
+                false => it.permits.limit(),
             };
             let waiting = match self.workers.hold_who_waits() {
-                true => gate.places_taken(permits),
+                true => it.gate.places_taken(it.permits),
                 false => 0,
             };
-            sum.saturating_add(waiting).saturating_add(fixed)
+            waiting.saturating_add(fixed)
         });
-        self.workers.unused(taken)
+        self.workers.unused(taken.fold(0, u32::saturating_add))
     }
 
     /// Shares out the places that workers allow.
@@ -130,19 +137,18 @@ impl Tables<'_> {
             return;
         }
         let generation = generation(self.rooms);
-        let in_force = |at: usize, pages: &[Page]| is_named(pages, generation, at);
-        let fixed = |page: &&PageScheduler| !page.moves_itself();
-        let used = |at: usize, gates: &[Gate]| gates.get(at).is_some_and(|gate| gate.kind != 0);
-        let runs = self.pacing.iter().enumerate();
-        let runs = runs.filter(|(at, _)| used(*at, self.gates) && in_force(*at, self.pages));
         let (mut running, mut moving) = (0_u32, false);
-        // How many gates sell, and how many hold members.
-        let mut n = [0_u32; 2];
-        for (at, page) in runs {
-            n[self.gates.get(at).map_or(0, holds_members)] += 1;
-            match fixed(&page) {
-                true => running = running.saturating_add(page.pace.start),
-                false => moving = true,
+        // How many gates sell, and how many hold members; and what places they need.
+        let (mut n, mut needed) = ([0_u32; 2], [0_u32; 2]);
+        for it in self.in_use() {
+            let kind = holds_members(it.gate);
+            needed[kind] = needed[kind].saturating_add(it.gate.places_needed(it.permits));
+            if it.named {
+                n[kind] += 1;
+                match it.page.moves_itself() {
+                    true => moving = true,
+                    false => running = running.saturating_add(it.page.pace.start),
+                }
             }
         }
         if n == [0; 2] {
@@ -154,17 +160,6 @@ impl Tables<'_> {
             running = running.saturating_add(kept.min(self.budget()));
         }
         let places = self.workers.places(running);
-        let needs = |gate: &Gate, permits: &Permits| gate.places_needed(permits);
-        let all = self
-            .gates
-            .iter()
-            .zip(self.permits)
-            .filter(|(gate, _)| gate.kind != 0);
-        let mut needed = [0_u32; 2];
-        for (gate, permits) in all {
-            let sum = &mut needed[holds_members(gate)];
-            *sum = sum.saturating_add(needs(gate, permits));
-        }
         let members = match n[1] {
             0 => needed[1],
             _ => needed[1].max(places / MEMBERS),
@@ -176,14 +171,23 @@ impl Tables<'_> {
         let each = [0, 1].map(|kind: usize| left[kind] / n[kind].max(1));
         for (at, (gate, permits)) in self.gates.iter_mut().zip(self.permits).enumerate() {
             if gate.kind != 0 {
-                let more = match in_force(at, self.pages) {
+                let more = match is_named(self.pages, generation, at) {
                     true => each[holds_members(gate)],
                     false => 0,
                 };
-                gate.terms.parked = needs(gate, permits).saturating_add(more).min(places);
+                gate.terms.parked = gate.places_needed(permits).saturating_add(more).min(places);
             }
         }
     }
+}
+
+/// A gate in use.
+struct InUse<'t> {
+    gate: &'t Gate,
+    permits: &'t Permits,
+    page: &'t PageScheduler,
+    /// The configuration of this generation names it.
+    named: bool,
 }
 
 /// 1: it is a page of a room with sessions, which sells no tickets; 0: it sells.
