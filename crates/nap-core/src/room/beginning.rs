@@ -94,14 +94,7 @@ impl StayView<'_, '_> {
         self.stay.gate = self.stay.page;
         self.stay.begun = begun;
         self.stay.session = if begun { place.session } else { 0 };
-        let seat = Seat {
-            place: new,
-            until: place.deadline,
-            queue: place.queue,
-            predicted: place.predicted,
-            redeemed: Some(ticket),
-            re_access: false,
-        };
+        let seat = Seat::of(new, &place, place.deadline, Some(ticket));
         Some((Verdict::Wait(seat), ticket))
     }
 

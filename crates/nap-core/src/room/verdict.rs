@@ -1,5 +1,7 @@
 //! What a gate decides: values for the caller to act on.
 
+use super::place::Place;
+use super::places::Line;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 
@@ -29,6 +31,20 @@ pub struct Seat {
     pub redeemed: Option<Ticket>,
     /// Entered Re Access (or the guard line) rather than Wait.
     pub re_access: bool,
+}
+
+impl Seat {
+    /// The seat of an access that waits at place `at`; `redeemed`: the ticket used up for it.
+    pub(super) fn of(at: u32, place: &Place, until: Micros, redeemed: Option<Ticket>) -> Seat {
+        Seat {
+            place: at,
+            until,
+            queue: place.queue,
+            predicted: place.predicted,
+            redeemed,
+            re_access: place.line != Line::Wait as u32,
+        }
+    }
 }
 
 /// The standing of a holder who asks without coming in.

@@ -18,7 +18,7 @@ use crate::room::children::Parking;
 use crate::room::control::Mode;
 use crate::room::history::Fate;
 use crate::room::place::Place;
-use crate::room::places::{Line, PRIORITIES, wake};
+use crate::room::places::{Line, PRIORITIES};
 use crate::room::terms::how;
 use crate::room::verdict::{Reason, Seat, Verdict};
 
@@ -121,14 +121,8 @@ impl GateView<'_> {
             .take_over(&mut self.gate.queue, old, arrival.owner)?;
         self.wakes.push(old);
         let place = *self.places.place(new)?;
-        Some(Verdict::Wait(Seat {
-            place: new,
-            until: self.until(&place),
-            queue: place.queue,
-            predicted: place.predicted,
-            redeemed: Some(ticket),
-            re_access: place.line != Line::Wait as u32,
-        }))
+        let seat = Seat::of(new, &place, self.until(&place), Some(ticket));
+        Some(Verdict::Wait(seat))
     }
 
     /// Do the newcomer and all who can present a ticket while they may wait have places, by the
@@ -151,7 +145,7 @@ impl GateView<'_> {
         };
         let met = met.saturating_add(whole(gate.rate(self.permits) * passed_s));
         let all = met.saturating_add(self.permits.outside());
-        let nobody_before = gate.is_before_all(now, all, self.permits, &self.laws.sale);
+        let nobody_before = self.is_before_all(all);
         let parked = match arrival.parking {
             Parking::Anybody => true,
             Parking::Sparing => nobody_before || gate.ledger.max_claims(now, now + bound) == 0,
@@ -173,7 +167,7 @@ impl GateView<'_> {
                         false => gate.limit,
                     };
                     let due = || gate.ledger.max_claims(now, now);
-                    let his_turn = || gate.is_his_turn(now, met, self.permits, &self.laws.sale);
+                    let his_turn = || self.is_his_turn(met);
                     (nobody_before || (queued.saturating_add(due()) < workers && his_turn()))
                         && gate.ledger.admits(now, bound, met, limit, gate.drain())
                 }
@@ -298,7 +292,6 @@ impl GateView<'_> {
         standing: Standing,
         arrival: &Arrival<'_>,
     ) -> Verdict {
-        let others = self.gate.queue.len();
         let queue = self.met(arrival.kind);
         // Neither a guess from nothing nor accesses about to be told to go may count for rho.
         let predicted = match (self.gate.decided, self.gate.beyond) {
@@ -312,9 +305,9 @@ impl GateView<'_> {
             // Under a raised bound the holder still leaves within their claim.
             deadline = deadline.min(ticket.prime_end + self.gate.bound_of(ticket.slot));
         }
+        let prime = standing == Standing::Prime;
         let mut place = Place {
             owner: arrival.owner,
-            gate: self.at,
             line: line as u32,
             entered: self.now,
             deadline,
@@ -322,21 +315,12 @@ impl GateView<'_> {
             predicted,
             due: self.due(deadline, arrival.priority),
             work: self.work_of(arrival.kind),
-            ..Place::default()
+            ..ticket.map_or_else(Place::default, |t| Place::holding(&t, self.now, prime))
         };
-        if let Some(ticket) = ticket {
-            place.prime = u32::from(standing == Standing::Prime);
-            (place.slot, place.index, place.serial) = (ticket.slot, ticket.index, ticket.serial);
-            (place.start, place.prime_end) = (ticket.start, ticket.prime_end);
-            place.end = ticket.end;
-            if ticket.epoch != self.epoch {
-                place.slot = 0;
-            }
+        if ticket.is_some_and(|ticket| ticket.epoch != self.epoch) {
+            place.slot = 0;
         }
-        // Raised before the permits are looked at again: any release from now on sees us.
-        self.permits.set_waiting(others.saturating_add(1));
-        let Some(at) = self.places.push(&mut self.gate.queue, line, place) else {
-            self.publish_waiting();
+        let Some(at) = self.line_up(place) else {
             return match (ticket, standing) {
                 (Some(ticket), Standing::Prime) => self.break_promise(ticket, arrival),
                 _ => self.refuse_newcomer(Reason::Full, arrival),
@@ -346,31 +330,34 @@ impl GateView<'_> {
         if self.gate.beyond != 0 && line == Line::Wait {
             self.gate.beyond = self.gate.beyond.saturating_add(1);
         }
-        self.queue_begins(others);
         let redeemed = self.redeem(ticket, standing, To::Wait, arrival.client_hash);
-        let re_access = line != Line::Wait;
-        let counts = &mut self.gate.counts;
-        *(if re_access {
-            &mut counts.re_access
-        } else {
-            &mut counts.waited
-        }) += 1;
         self.serve();
-        if self.places.wake_word(at) == wake::GRANTED
-            && let Some(permit) = self.places.place(at).map(|p| p.permit)
-        {
-            self.places.free(at);
+        if let Some(permit) = self.granted(at, arrival.owner) {
             return Verdict::Run(permit);
         }
-        let until = self.until(&place);
-        Verdict::Wait(Seat {
-            place: at,
-            until,
-            queue,
-            predicted,
-            redeemed,
-            re_access,
-        })
+        Verdict::Wait(Seat::of(at, &place, self.until(&place), redeemed))
+    }
+
+    /// Takes a place of this gate at the end of its line; None: the table is full.
+    pub(super) fn line_up(&mut self, place: Place) -> Option<u32> {
+        let others = self.gate.queue.len();
+        let line = Line::of(place.line);
+        let place = Place {
+            gate: self.at,
+            ..place
+        };
+        // Raised before the permits are looked at again: any release from now on sees us.
+        self.permits.set_waiting(others.saturating_add(1));
+        let Some(at) = self.places.push(&mut self.gate.queue, line, place) else {
+            self.publish_waiting();
+            return None;
+        };
+        self.queue_begins(others);
+        match line {
+            Line::Wait => self.gate.counts.waited += 1,
+            Line::ReAccess | Line::Guard => self.gate.counts.re_access += 1,
+        }
+        Some(at)
     }
 
     /// When a newcomer with this deadline is due, by priority; zero: by the deadline.

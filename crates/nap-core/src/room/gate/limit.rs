@@ -134,15 +134,10 @@ impl GateView<'_> {
     fn beyond_the_bound(&self) -> u32 {
         let bound_s = self.gate.terms.bound.as_secs_f64();
         let fit = f64::from(self.gate.wanted);
-        let mean_s = match self.gate.terms.wait_limit.how {
-            how::WORK => self.permits.residence.mean_s(),
-            _ => None,
-        };
+        let mean_s = self.mean_work_s();
         // Where no kind was known yet, each place counts as one.
         let share = |place: &Place| match (mean_s, place.work) {
-            (Some(mean_s), work) if mean_s > 0.0 && work > Micros::ZERO => {
-                work.as_secs_f64() / mean_s
-            }
+            (Some(mean_s), work) if work > Micros::ZERO => work.as_secs_f64() / mean_s,
             _ => 1.0,
         };
         let newcomers = || self.places.newcomers(&self.gate.queue).zip(1..);
@@ -210,11 +205,7 @@ impl GateView<'_> {
     /// over the mean (docs/dev/algorithms.md 1.5).
     pub(super) fn met(&self, kind: u32) -> u32 {
         let queue = &self.gate.queue;
-        let mean_s = match self.gate.terms.wait_limit.how {
-            how::WORK => self.permits.residence.mean_s(),
-            _ => None,
-        };
-        let Some(mean_s) = mean_s.filter(|mean_s| *mean_s > 0.0) else {
+        let Some(mean_s) = self.mean_work_s() else {
             return queue.len();
         };
         let own = self.gate.work.mean(kind);
@@ -222,6 +213,13 @@ impl GateView<'_> {
         let beyond = f64::from(self.permits.limit()) * (own_s / mean_s - 1.0);
         let before = queue.work.as_secs_f64() / mean_s;
         (before + beyond).round().clamp(0.0, f64::from(u32::MAX)) as u32
+    }
+
+    /// Mean work in seconds, where the queue is counted in it and it is known.
+    fn mean_work_s(&self) -> Option<f64> {
+        let by_work = self.gate.terms.wait_limit.how == how::WORK;
+        let mean_s = self.permits.residence.mean_s().filter(|_| by_work);
+        mean_s.filter(|mean_s| *mean_s > 0.0)
     }
 
     /// How long an access of this kind is expected to run, where the queue is counted in work.

@@ -13,7 +13,7 @@ use crate::nap::ticket::Ticket;
 use crate::room::arrival::Arrival;
 use crate::room::owner::Owner;
 use crate::room::place::Place;
-use crate::room::places::{Line, wake};
+use crate::room::places::wake;
 use crate::room::terms::how;
 use crate::room::verdict::{Reason, Seat, Verdict};
 use crate::sqs::interval::{PATIENCE, queue_bound};
@@ -126,14 +126,11 @@ impl GateView<'_> {
             return Some(Verdict::Run(permit));
         }
         self.refresh_limit();
-        let others = self.gate.queue.len();
         let queue = self.met(kind);
         // The member's turn is that of any access that came at the same time.
         let turn = self.now + self.gate.terms.bound;
         let place = Place {
             owner,
-            gate: self.at,
-            line: Line::Wait as u32,
             queue,
             predicted: match self.gate.decided {
                 0 => Micros::ZERO,
@@ -146,29 +143,12 @@ impl GateView<'_> {
             work: self.work_of(kind),
             ..place
         };
-        // As in seat(): raised before the permits are looked at again.
-        self.permits.set_waiting(others.saturating_add(1));
-        let Some(at) = self.places.push(&mut self.gate.queue, Line::Wait, place) else {
-            self.publish_waiting();
-            return None;
-        };
-        self.queue_begins(others);
-        self.gate.counts.waited += 1;
+        let at = self.line_up(place)?;
         self.serve();
-        if self.places.wake_word(at) == wake::GRANTED
-            && let Some(permit) = self.places.place(at).map(|p| p.permit)
-        {
-            self.places.free(at);
-            return Some(Verdict::Run(permit));
-        }
-        Some(Verdict::Wait(Seat {
-            place: at,
-            until: place.deadline,
-            queue,
-            predicted: place.predicted,
-            redeemed: None,
-            re_access: false,
-        }))
+        Some(match self.granted(at, owner) {
+            Some(permit) => Verdict::Run(permit),
+            None => Verdict::Wait(Seat::of(at, &place, place.deadline, None)),
+        })
     }
 
     /// A running access cannot go on: its permit goes to the next. Its residence teaches nothing.
@@ -192,7 +172,7 @@ impl GateView<'_> {
 
     /// The permit of the access that waits at `place` without a bound, if it has been granted one.
     pub fn granted(&mut self, place: u32, owner: Owner) -> Option<u32> {
-        let entry = self.places.place(place).copied();
+        let entry = self.places.place(place);
         let permit = entry.filter(|entry| entry.owner == owner)?.permit;
         let granted = self.places.wake_word(place) == wake::GRANTED;
         granted.then(|| {

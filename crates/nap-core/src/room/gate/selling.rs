@@ -183,6 +183,30 @@ impl GateView<'_> {
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(closed.expired));
     }
+
+    /// May a newcomer wait behind `queue` others, as far as the order goes? Not while others hold
+    /// tickets later than the newcomer's turn would be, unless fewer wait than should.
+    pub(super) fn is_his_turn(&self, queue: u32) -> bool {
+        let (gate, law) = (&*self.gate, &self.laws.sale);
+        if gate.booked_until <= self.now || !gate.has_order() {
+            return true;
+        }
+        let rate = gate.rate(self.permits);
+        let served = served_after(queue, rate);
+        let low = gate.lead(rate, law).as_secs_f64() * law.low;
+        gate.booked_until <= self.now + served + law.order || served.as_secs_f64() < low
+    }
+
+    /// Is an access behind `queue` others served before the first holder can come, or only a little
+    /// later?
+    pub(super) fn is_before_all(&self, queue: u32) -> bool {
+        let gate = &*self.gate;
+        let order = self.laws.sale.order.min(Micros(gate.terms.bound.0 / 8));
+        let last = gate.booked_from + order;
+        let served = || served_after(queue, gate.rate(self.permits));
+        let open = gate.kind != SESSION && gate.has_order() && self.now < last;
+        open && self.now + served() < last
+    }
 }
 
 /// Accesses a second that all permits would do at the residence seen.
@@ -255,39 +279,6 @@ impl Gate {
         }
         (self.booked_until, self.booked_from) = (Micros::ZERO, Micros::ZERO);
         self.slots.begin_again(now, first, issue);
-    }
-
-    /// May a newcomer wait behind `queue` others, as far as the order goes? Not while others hold
-    /// tickets later than the newcomer's turn would be, unless fewer wait than should.
-    pub(super) fn is_his_turn(
-        &self,
-        now: Micros,
-        queue: u32,
-        permits: &Permits,
-        law: &SaleLaw,
-    ) -> bool {
-        if self.booked_until <= now || !self.has_order() {
-            return true;
-        }
-        let rate = self.rate(permits);
-        let served = served_after(queue, rate);
-        let low = self.lead(rate, law).as_secs_f64() * law.low;
-        self.booked_until <= now + served + law.order || served.as_secs_f64() < low
-    }
-
-    /// Is an access behind `queue` others served before the first holder can come, or only a little
-    /// later?
-    pub(super) fn is_before_all(
-        &self,
-        now: Micros,
-        queue: u32,
-        permits: &Permits,
-        law: &SaleLaw,
-    ) -> bool {
-        let order = law.order.min(Micros(self.terms.bound.0 / 8));
-        let last = self.booked_from + order;
-        let served = || served_after(queue, self.rate(permits));
-        self.kind != SESSION && self.has_order() && now < last && now + served() < last
     }
 
     /// Do newcomers wait in the order of the tickets that are out? Not where the administrator has

@@ -20,21 +20,16 @@ impl GateView<'_> {
     /// The waiter on `place` has been woken: its verdict. None = still waiting.
     pub fn collect(&mut self, place: u32, arrival: &Arrival<'_>) -> Option<Verdict> {
         let entry = self.own_place(place, arrival.owner)?;
-        match self.places.wake_word(place) {
-            wake::WAITING => None,
-            wake::GRANTED => {
-                self.places.free(place);
-                Some(Verdict::Run(entry.permit))
-            }
-            wake::TAKEN_OVER => {
-                self.places.free(place);
-                Some(self.refuse(Reason::TakenOver, None, self.gate.terms.bound))
-            }
-            _ => {
-                self.places.free(place);
-                Some(self.hand_back(&entry, Reason::Full, arrival))
-            }
+        let word = self.places.wake_word(place);
+        if word == wake::WAITING {
+            return None;
         }
+        self.places.free(place);
+        Some(match word {
+            wake::GRANTED => Verdict::Run(entry.permit),
+            wake::TAKEN_OVER => self.refuse(Reason::TakenOver, None, self.gate.terms.bound),
+            _ => self.hand_back(&entry, Reason::Full, arrival),
+        })
     }
 
     /// The entry at `place`, if it is still `owner`'s.
@@ -158,11 +153,10 @@ impl GateView<'_> {
     /// The waiter's client has gone: the place, or the permit just granted, goes to the next. A
     /// ticket redeemed for it is good again.
     pub fn gone(&mut self, place: u32, owner: Owner) {
-        if self.places.place(place).is_none_or(|p| p.owner != owner) {
-            return;
+        if self.own_place(place, owner).is_some() {
+            self.gate.counts.gone += 1;
+            self.drop_place(place);
         }
-        self.gate.counts.gone += 1;
-        self.drop_place(place);
     }
 
     /// The same for an access that came at `entered`, redeemed `ticket`, got its permit and has not
