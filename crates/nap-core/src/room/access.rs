@@ -238,7 +238,6 @@ pub enum Look {
     Decided(Option<Verdict>),
 }
 
-/// A gate under the lock.
 fn at_gate<H: House, R>(
     house: &mut H,
     gate: u32,
@@ -303,7 +302,9 @@ impl Access {
         })
     }
 
-    fn put_stay(&mut self, stay: &Stay) {
+    /// It stands so from now on, if its room has sessions.
+    fn put_stay(&mut self, stay: Option<Stay>) {
+        let Some(stay) = stay else { return };
         (self.gate, self.session) = (stay.gate, stay.session);
         match stay.begun {
             true => self.flags |= flag::BEGUN,
@@ -347,9 +348,7 @@ impl Access {
     }
 
     fn stands(&mut self, stay: Option<Stay>, alarm: Option<Micros>) {
-        if let Some(stay) = stay {
-            self.put_stay(&stay);
-        }
+        self.put_stay(stay);
         self.alarm = alarm.map_or(Micros::ZERO, |alarm| alarm.max(Micros(1)));
     }
 

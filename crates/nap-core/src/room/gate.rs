@@ -316,7 +316,6 @@ impl GateView<'_> {
         self.look_round();
     }
 
-    /// Which visitors it lets in.
     pub(super) fn mode(&self) -> Mode {
         self.control.map_or(Mode::Open, Control::mode)
     }
@@ -567,6 +566,10 @@ impl Gate {
     /// that it is the same at the sale, at redeeming and when good again, whatever B is by then.
     fn window_of(&self, slot: u32, start: Micros, prime_end: Micros) -> (Micros, Micros) {
         window_of(start, prime_end, self.bound_of(slot))
+    }
+
+    fn window_of_ticket(&self, ticket: &Ticket) -> (Micros, Micros) {
+        self.window_of(ticket.slot, ticket.start, ticket.prime_end)
     }
 
     fn bound_of(&self, slot: u32) -> Micros {

@@ -361,7 +361,6 @@ impl Tables<'_> {
             && !self.places.entries.iter().any(waits)
     }
 
-    /// Live tickets of all gates of the room at `at`.
     fn tickets_of(&self, at: usize) -> u32 {
         let permits = self
             .gates_of(at)

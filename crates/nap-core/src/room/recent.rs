@@ -117,7 +117,6 @@ impl Meter {
         }
     }
 
-    /// Sets `value` for now.
     pub(super) fn set(&self, now: Micros, value: u32) {
         let second = second(now);
         self.cell(second)

@@ -15,7 +15,6 @@ use crate::sqs::interval::Queues;
 const PARTS: u64 = 16;
 
 impl Tables<'_> {
-    /// The once-a-second work: intervals by the queues of the pages, and sessions that are over.
     pub(super) fn tick_sessions(&mut self, since: Micros, now: Micros) {
         for page in self.pages.iter_mut() {
             page.users = Users::NONE;
@@ -125,7 +124,6 @@ impl Tables<'_> {
         Queues::of(named.filter_map(|gate| Some(self.gates.get(gate as usize)?.queue.len())))
     }
 
-    /// Is the page in the configuration in force?
     fn is_named(&self, gate: u32) -> bool {
         let own = self.gates.get(gate as usize);
         let room = own.and_then(|own| self.rooms.get(own.room as usize));
@@ -134,7 +132,6 @@ impl Tables<'_> {
             .is_none_or(|(room, page)| page.generation == room.generation)
     }
 
-    /// Counts how many sessions each room has.
     pub(super) fn count_sessions(&mut self) {
         for starts in self.starts.iter_mut() {
             starts.live = 0;

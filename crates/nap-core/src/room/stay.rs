@@ -53,7 +53,6 @@ pub struct Asks<'a> {
     pub starts: bool,
 }
 
-/// Does the child of this owner live?
 pub(super) fn lives(children: &[Child], owner: u64) -> bool {
     let life: Life = Owner(owner).life();
     let child = children.get(life.child as usize);

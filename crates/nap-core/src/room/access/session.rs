@@ -3,6 +3,7 @@
 use super::{Access, AccessState, House, flag};
 use crate::micros::Micros;
 use crate::room::starts::End;
+use crate::room::stay::{Membership, Stay};
 
 impl Access {
     /// Time in Run Ready that its session does not have yet; zero: it has had no permit.
@@ -33,14 +34,23 @@ impl Access {
             self.session = 0;
             return;
         }
+        self.at_session(house, |access, members, stay, now| {
+            let now = ended(now);
+            members.leave(stay, access.owner, access.work(now), now);
+        });
+    }
+
+    /// An operation on the session of an access whose room has them.
+    fn at_session(
+        &mut self,
+        house: &mut impl House,
+        act: impl FnOnce(&Access, &mut Membership<'_>, &mut Stay, &dyn Fn() -> Micros),
+    ) {
         let Some(mut stay) = self.stay(house) else {
             return;
         };
-        house.members(|members, now| {
-            let now = ended(now);
-            members.leave(&mut stay, access.owner, access.work(now), now);
-        });
-        self.put_stay(&stay);
+        house.members(|members, now| act(self, members, &mut stay, now));
+        self.put_stay(Some(stay));
     }
 
     /// Its permit is back and its answer still on its way: the work is its session's already.
@@ -61,25 +71,15 @@ impl Access {
 
     /// What its visitor will present is this key: of the session that it has begun, or of its session anew.
     pub fn name_session(&mut self, house: &mut impl House, key: u64) {
-        let (owner, Some(mut stay)) = (self.owner, self.stay(house)) else {
-            return;
-        };
-        let named = house.members(|members, now| members.name(&mut stay, owner, key, now()));
-        if named.is_some() {
-            self.put_stay(&stay);
-        }
+        self.at_session(house, |access, members, stay, now| {
+            members.name(stay, access.owner, key, now());
+        });
     }
 
     /// Its answer says that its session is over.
     pub fn end_session(&mut self, house: &mut impl House) {
-        let Some(mut stay) = self.stay(house) else {
-            return;
-        };
-        let access = &*self;
-        house.members(|members, now| {
-            let work = access.work(now());
-            members.end(&mut stay, access.owner, work, End::Finished);
+        self.at_session(house, |access, members, stay, now| {
+            members.end(stay, access.owner, access.work(now()), End::Finished);
         });
-        self.put_stay(&stay);
     }
 }

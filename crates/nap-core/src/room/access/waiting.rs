@@ -98,9 +98,7 @@ impl Access {
                 }
             }
         });
-        if let Some(stay) = stay {
-            self.put_stay(&stay);
-        }
+        self.put_stay(stay);
         house.child().running.fetch_sub(1, Relaxed);
         self.state = AccessState::Left;
         self.granted = Micros::ZERO;
@@ -117,9 +115,7 @@ impl Access {
                 }
             }
         });
-        if let Some(stay) = stay {
-            self.put_stay(&stay);
-        }
+        self.put_stay(stay);
         self.waiters_of(house.child()).fetch_sub(1, Relaxed);
     }
 }

@@ -103,13 +103,9 @@ impl GateView<'_> {
 
     /// Where the window of a called ticket grows to: the whole cell in which its own window begins.
     pub(super) fn before_window(&self, ticket: &Ticket) -> Micros {
-        let (from, _) = self
-            .gate
-            .window_of(ticket.slot, ticket.start, ticket.prime_end);
-        cell_start(from)
+        cell_start(self.gate.window_of_ticket(ticket).0)
     }
 
-    /// How many tickets of a closed slot were called and never presented.
     pub(super) fn never_came(&self, slot: u32) -> u32 {
         let called = |position: &u32| self.gate.states.state(*position) == State::Called;
         self.gate.slots.sold_of(slot).filter(called).count() as u32

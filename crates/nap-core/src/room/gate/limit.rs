@@ -232,7 +232,6 @@ impl GateView<'_> {
         }
     }
 
-    /// Predicted response time of an access that meets `queue` waiting.
     pub(super) fn predict(&self, queue: u32) -> Micros {
         if let Some(line) = self.gate.line() {
             return Micros::from_secs_f64(line.predict(queue));

@@ -60,7 +60,6 @@ impl GateView<'_> {
         }
     }
 
-    /// Were some seen outside lately?
     pub(super) fn are_outside(&self) -> bool {
         self.permits.outside() != 0 && self.now - self.gate.looked_outside <= STALE
     }

@@ -4,7 +4,7 @@
 use super::standing::Standing;
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
-use crate::nap::ledger::{cell_start, window_of};
+use crate::nap::ledger::cell_start;
 use crate::nap::slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
@@ -45,7 +45,7 @@ impl GateView<'_> {
             To::Run | To::Nothing => State::Used,
         };
         gate.set_state(ticket.slot, ticket.index, state);
-        let (from, until) = gate.window_of(ticket.slot, ticket.start, ticket.prime_end);
+        let (from, until) = gate.window_of_ticket(&ticket);
         let before_time = called && self.now < from;
         gate.ledger.unclaim(from, until);
         if called {
@@ -134,17 +134,14 @@ impl GateView<'_> {
 
     /// What an access that came at `entered` had here with this ticket.
     pub(in crate::room) fn held(&self, ticket: &Ticket, entered: Micros) -> Place {
-        let (in_time, _) = self
-            .gate
-            .window_of(ticket.slot, ticket.start, ticket.prime_end);
+        let (in_time, _) = self.gate.window_of_ticket(ticket);
         let prime = entered >= in_time && entered < ticket.prime_end;
         Place::holding(ticket, entered, prime || ticket.has(Ticket::CALLED))
     }
 
     /// Was it good before its time, as only a called ticket is?
     pub(super) fn is_before_time(&self, entry: &Place) -> bool {
-        let bound = self.gate.bound_of(entry.slot);
-        let (from, _) = window_of(entry.start, entry.prime_end, bound);
+        let (from, _) = (self.gate).window_of(entry.slot, entry.start, entry.prime_end);
         entry.prime != 0 && entry.slot != 0 && entry.entered < from
     }
 }

@@ -72,7 +72,6 @@ impl GateView<'_> {
         self.refuse(reason, ticket, retry_after)
     }
 
-    /// Refuses with the visitor's own ticket again.
     pub(in crate::room) fn refuse_with_own(
         &mut self,
         own: Option<Ticket>,

@@ -215,7 +215,6 @@ pub(super) fn all_permits_do(permits: &Permits) -> Option<f64> {
     Some(f64::from(permits.limit()) / mean_s.max(1e-6))
 }
 
-/// How long it takes until `queue` accesses have been served.
 fn served_after(queue: u32, rate: f64) -> Micros {
     Micros::from_secs_f64(f64::from(queue) / rate)
 }

@@ -104,9 +104,7 @@ impl GateView<'_> {
                 Standing::Unknown
             };
         }
-        let (in_time, _) = self
-            .gate
-            .window_of(ticket.slot, ticket.start, ticket.prime_end);
+        let (in_time, _) = self.gate.window_of_ticket(ticket);
         match state {
             None => Standing::Expired,
             Some(State::Sold) if self.now < in_time => Standing::Early,

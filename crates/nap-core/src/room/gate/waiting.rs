@@ -32,7 +32,6 @@ impl GateView<'_> {
         })
     }
 
-    /// The entry at `place`, if it is still `owner`'s.
     fn own_place(&self, place: u32, owner: Owner) -> Option<Place> {
         let entry = self.places.place(place).copied();
         entry.filter(|entry| entry.owner == owner)
@@ -199,7 +198,6 @@ impl GateView<'_> {
         place.deadline - margin.min(most)
     }
 
-    /// Takes a place out of the queue and the table.
     pub(super) fn vacate(&mut self, place: u32) {
         self.places.unlink(&mut self.gate.queue, place);
         self.places.free(place);
