@@ -194,10 +194,7 @@ impl Server {
             19 => self.child_starts(),
             20 => self.configure(),
             21 => self.is_looked_at(),
-            22 => {
-                self.segment
-                    .locked(|tables, now, wakes| tables.tick(now + self.ahead, wakes));
-            }
+            22 => self.ticks(),
             _ => {
                 self.segment
                     .locked(|tables, now, wakes| tables.mend(now + self.ahead, wakes));
@@ -396,6 +393,13 @@ impl Server {
         }
     }
 
+    fn ticks(&mut self) {
+        self.segment.locked(|tables, now, wakes| {
+            let now = now + self.ahead;
+            tables.tick_since(now - Micros::from_secs(1), now, wakes);
+        });
+    }
+
     fn child_dies(&mut self) {
         let at = self.rng.below(self.lives.len() as u64) as usize;
         if let Some(&life) = self.lives.get(at)
@@ -473,8 +477,7 @@ impl Server {
             child.pid.store(0, std::sync::atomic::Ordering::Relaxed);
         }
         for _ in 0..DIMS.gates as usize * (PERMITS + DIMS.places as usize) / 64 + 2 {
-            self.segment
-                .locked(|tables, now, wakes| tables.tick(now + self.ahead, wakes));
+            self.ticks();
         }
         self.child_starts();
         for gate in 0..DIMS.gates {

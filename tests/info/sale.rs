@@ -23,7 +23,7 @@ fn left_alone(terms: Terms, ms: u64, permits: u32, admits: Mode) -> (Value, Opti
         while crowd.now < end {
             crowd.now = crowd.now + Micros::from_millis(250);
             crowd.leave(tables);
-            tables.tick(crowd.now, &mut wakes);
+            tables.tick_since(crowd.now - Micros::from_secs(1), crowd.now, &mut wakes);
         }
         let mut snapshot = Snapshot::new(2, 2);
         snapshot.take(tables, crowd.now);

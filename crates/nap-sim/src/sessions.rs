@@ -419,7 +419,7 @@ impl Shop {
         let (_, wakes) = self.state.locked(|tables, wakes| {
             tables.pace_if_due(now, wakes);
             if whole {
-                tables.tick(now, wakes);
+                tables.tick_since(now - Micros::from_secs(1), now, wakes);
             }
         });
         self.woken(&wakes);

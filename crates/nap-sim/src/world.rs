@@ -333,7 +333,9 @@ impl World {
 
     fn locked_tick(&mut self) {
         let now = self.now;
-        let ((), wakes) = self.state.locked(|tables, wakes| tables.tick(now, wakes));
+        let ((), wakes) = self
+            .state
+            .locked(|tables, wakes| tables.tick_since(now - Micros::from_secs(1), now, wakes));
         self.wake(&wakes);
         if let Some(oracle) = &mut self.oracle {
             oracle.raised = false;

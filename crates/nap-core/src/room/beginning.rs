@@ -127,14 +127,15 @@ impl Tables<'_> {
         }
     }
 
-    /// The session of this index, one-based, which `owner` was to begin, has not come about.
+    /// The session of this index, one-based, which `owner` was to begin, has not come about: none
+    /// of it is on its way to the pages.
     pub(super) fn note_undone(&mut self, session: u32, owner: Owner) {
         let at = session.wrapping_sub(1);
         let begun = (self.sessions.session(at)).filter(|_| self.sessions.has(at, owner.0));
         if let Some(session) = begun
             && let Some(starts) = self.starts.get_mut(session.room.wrapping_sub(1) as usize)
         {
-            starts.note_undone(session.started);
+            starts.begun.uncount(session.started);
         }
     }
 

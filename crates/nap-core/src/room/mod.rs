@@ -227,11 +227,6 @@ impl Tables<'_> {
         }
     }
 
-    /// [`Self::tick_since`], with the last one a second ago.
-    pub fn tick(&mut self, now: Micros, wakes: &mut Wakes) {
-        self.tick_since(now - Micros::from_secs(1), now, wakes);
-    }
-
     /// The once-a-second work of all gates, last done at `since`. What a stray write has spoilt is
     /// put right here.
     pub fn tick_since(&mut self, since: Micros, now: Micros, wakes: &mut Wakes) {

@@ -244,11 +244,7 @@ impl Permits {
         if entry.owner.load(Relaxed) != owner.0 {
             return false;
         }
-        entry.first_byte.store(0, Relaxed);
-        let freed = entry
-            .owner
-            .compare_exchange(owner.0, 0, SeqCst, Relaxed)
-            .is_ok();
+        let freed = entry.free_from(owner);
         if freed {
             self.hint.store(permit, Relaxed);
         }
@@ -313,15 +309,9 @@ impl Permits {
         let mut freed = 0;
         for entry in &self.entries {
             let owner = Owner(entry.owner.load(SeqCst));
-            if !owner.is_some() || !which(owner, entry) {
-                continue;
+            if owner.is_some() && which(owner, entry) {
+                freed += u32::from(entry.free_from(owner));
             }
-            entry.first_byte.store(0, Relaxed);
-            let taken = entry
-                .owner
-                .compare_exchange(owner.0, 0, SeqCst, Relaxed)
-                .is_ok();
-            freed += u32::from(taken);
         }
         freed
     }
@@ -378,6 +368,14 @@ impl Default for Permits {
 impl Permit {
     fn held(&self) -> bool {
         self.owner.load(SeqCst) != 0
+    }
+
+    /// Free again; false when it is no longer `owner`'s.
+    #[inline]
+    fn free_from(&self, owner: Owner) -> bool {
+        self.first_byte.store(0, Relaxed);
+        let was = self.owner.compare_exchange(owner.0, 0, SeqCst, Relaxed);
+        was.is_ok()
     }
 }
 

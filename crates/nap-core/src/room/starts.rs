@@ -330,11 +330,6 @@ impl Starts {
         self.told = 0;
     }
 
-    /// A session started at `started` has not come about: none of it is on its way to the pages.
-    pub fn note_undone(&mut self, started: Micros) {
-        self.begun.uncount(started);
-    }
-
     /// All sessions have been visited: what those not over have asked for counts until some are.
     pub fn end_survey(&mut self) {
         if let Some(found) = self.survey.conclude().filter(|_| self.demand.is_open()) {

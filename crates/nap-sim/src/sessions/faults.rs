@@ -269,7 +269,8 @@ impl Shop {
         for _ in 0..TICKS {
             let now = self.now + Micros::from_secs(1);
             self.now = now;
-            self.state.locked(|tables, wakes| tables.tick(now, wakes));
+            self.state
+                .locked(|tables, wakes| tables.tick_since(now - Micros::from_secs(1), now, wakes));
         }
         let left = self.left_over();
         if !left.is_empty() && self.failure.is_none() {

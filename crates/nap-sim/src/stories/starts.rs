@@ -510,7 +510,8 @@ fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
     let mut site = StartSite::new();
     let now = site.now;
     let queued = |site: &mut StartSite| {
-        site.state.locked(|tables, wakes| tables.tick(now, wakes));
+        site.state
+            .locked(|tables, wakes| tables.tick_since(now - Micros::from_secs(1), now, wakes));
         site.state.starts().queues.at(now)
     };
     // Two pages, and one member waits.
@@ -526,13 +527,14 @@ fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
     site.state.locked(|tables, wakes| {
         let mut members = tables.membership();
         members.name(&mut stay, owner(3), 99, now);
-        tables.tick(now, wakes);
+        tables.tick_since(now - Micros::from_secs(1), now, wakes);
     });
     let (_, verdict) = site.asks(arrival(4, &[]), PAGE, &[99]);
     assert!(matches!(verdict, Some(Verdict::Wait(_))), "{verdict:?}");
     site.now = site.now + Micros::from_secs(1);
     let now = site.now;
-    site.state.locked(|tables, wakes| tables.tick(now, wakes));
+    site.state
+        .locked(|tables, wakes| tables.tick_since(now - Micros::from_secs(1), now, wakes));
     assert_eq!(
         site.state.starts().queues.at(now),
         Some(100),
@@ -551,7 +553,7 @@ fn a_page_that_the_configuration_names_no_more_counts_no_more_and_is_forgotten()
         // The next configuration has one of the two.
         tables.rooms[0].generation = 1;
         tables.pages[PAGE as usize].generation = 1;
-        tables.tick(now, wakes);
+        tables.tick_since(now - Micros::from_secs(1), now, wakes);
     });
     assert_eq!(
         site.state.starts().queues.at(now),

@@ -66,9 +66,7 @@ impl GateView<'_> {
             (Standing::Prime, Some(ticket)) => self.admit_holder(ticket, guard, arrival),
             (Standing::Tail, Some(ticket)) => self.rebook(ticket, Reason::Late, arrival),
             (Standing::Unknown, Some(ticket)) => self.rebook(ticket, Reason::Unknown, arrival),
-            (Standing::Early, Some(ticket)) => {
-                self.refuse(Reason::Early, Some(ticket), ticket.start - self.now)
-            }
+            (Standing::Early, own) => self.refuse_with(Reason::Early, own, arrival),
             (Standing::Used, _) => self.refuse_newcomer(Reason::Used, arrival),
             (Standing::Expired, _) => self.refuse_newcomer(Reason::Expired, arrival),
             (Standing::Elsewhere, Some(_)) => self.refuse_newcomer(Reason::OtherRoom, arrival),

@@ -218,9 +218,7 @@ impl GateView<'_> {
         self.tick();
         self.refresh_limit();
         match self.best_ticket(arrival) {
-            (Standing::Early, Some(own)) => {
-                self.refuse(Reason::Early, Some(own), own.start - self.now)
-            }
+            (Standing::Early, own) => self.refuse_with(Reason::Early, own, arrival),
             // Its time has come while the access waited at the page: it is as good as before.
             (Standing::Prime | Standing::Tail, own) => {
                 self.refuse(Reason::Full, own, Micros::from_secs(1))

@@ -79,9 +79,7 @@ impl GateView<'_> {
         arrival: &Arrival<'_>,
     ) -> Verdict {
         match own {
-            Some(own) if self.now < own.start => {
-                self.refuse(Reason::Early, Some(own), own.start - self.now)
-            }
+            Some(it) if self.now < it.start => self.refuse_with(Reason::Early, own, arrival),
             own => self.refuse(reason, own, self.spread(arrival)),
         }
     }

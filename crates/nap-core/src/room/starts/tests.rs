@@ -75,13 +75,13 @@ fn a_start_that_was_undone_is_not_on_its_way() {
         starts.note_start(at(ms));
     }
     let begun = |starts: &Starts| [0, 3000].map(|ms| starts.begun.at(at(ms)));
-    starts.note_undone(at(3000));
+    starts.begun.uncount(at(3000));
     assert_eq!(begun(&starts), [Some(2), Some(0)]);
     for left in [1, 0, 0] {
-        starts.note_undone(at(100));
+        starts.begun.uncount(at(100));
         assert_eq!(begun(&starts), [Some(left), Some(0)]);
     }
-    starts.note_undone(at(60_000));
+    starts.begun.uncount(at(60_000));
     assert_eq!(begun(&starts), [Some(0), Some(0)]);
 }
 
