@@ -249,7 +249,7 @@ mod tests {
         permits.claim(Owner::new(life, 1)).expect("free");
         first
             .segment
-            .locked(|tables, _, _| tables.gates[0].counts.waited = 42);
+            .locked(|tables| tables.gates[0].counts.waited = 42);
         let (key, epoch) = (first.segment.head().key, first.segment.head().epoch);
         let before = first.segment.now();
         drop(first.file);
@@ -263,7 +263,7 @@ mod tests {
         assert!(second.segment.now() >= before);
         let waited = second
             .segment
-            .locked(|tables, _, _| tables.gates[0].counts.waited);
+            .locked(|tables| tables.gates[0].counts.waited);
         assert_eq!(waited, Some(42));
         assert!(second.segment.children()[0].life(0).is_none());
     }
@@ -274,7 +274,7 @@ mod tests {
         let first = open(&dir.file(), DIMS, 33).expect("new");
         first
             .segment
-            .locked(|tables, _, _| tables.gates[1].counts.sold = 7);
+            .locked(|tables| tables.gates[1].counts.sold = 7);
         let epoch = first.segment.head().epoch;
         drop(first.file);
         let larger = Dims {
@@ -285,9 +285,7 @@ mod tests {
         let second = open(&dir.file(), larger, 33).expect("carried over");
         assert!(second.taken_over && !second.remark.is_empty());
         assert_eq!(second.segment.head().epoch, epoch);
-        let sold = second
-            .segment
-            .locked(|tables, _, _| tables.gates[1].counts.sold);
+        let sold = second.segment.locked(|tables| tables.gates[1].counts.sold);
         assert_eq!(sold, Some(7));
         assert_eq!(
             std::fs::metadata(dir.file()).expect("there").len(),
@@ -300,7 +298,7 @@ mod tests {
         let dir = Dir::new("smaller");
         let first = open(&dir.file(), DIMS, 33).expect("new");
         let last = DIMS.places - 1;
-        first.segment.locked(|tables, _, _| {
+        first.segment.locked(|tables| {
             (tables.rooms[1].used, tables.rooms[1].pages[0]) = (1, 2);
             tables.gates[1].kind = 1;
             let slots = &mut tables.gates[1].slots;
@@ -329,7 +327,7 @@ mod tests {
         for again in [false, true] {
             let second = open(&dir.file(), smaller, 33).expect("carried over");
             assert!(second.taken_over && second.remark.is_empty() == again);
-            let found = second.segment.locked(|tables, _, _| {
+            let found = second.segment.locked(|tables| {
                 let places = tables.places.entries.len() as u32;
                 let sold = tables.gates[1].slots.position(1, 0).is_some();
                 (tables.rooms[1].used, sold, places)

@@ -34,7 +34,6 @@ use nap_core::room::places::wake;
 use nap_core::room::stay::{Asks, Membership};
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::{Reason, Verdict};
-use nap_core::room::wakes::Wakes;
 use nap_sim::house;
 use nap_testkit::long;
 
@@ -450,18 +449,15 @@ impl access::House for House<'_> {
         0
     }
 
-    fn locked<R>(
-        &mut self,
-        act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
-    ) -> Option<R> {
+    fn locked<R>(&mut self, act: impl FnOnce(&mut Tables<'_>) -> R) -> Option<R> {
         let (process, witness) = (self.process, self.process.witness);
         let dies = self.may_die && witness.dies_under(THE_LOCK);
-        process.segment.locked(|tables, now, wakes| {
+        process.segment.locked(|tables| {
             if dies {
                 process.die_soon(&mut self.rng);
             }
             let before = self.place(tables);
-            let result = act(tables, now, wakes);
+            let result = act(tables);
             match (before, self.place(tables)) {
                 (None, Some((at, _))) => {
                     let turn = witness.turns.fetch_add(1, SeqCst) + 1;
@@ -505,7 +501,7 @@ impl Parent {
         segment.format(DIMS).expect("a fresh file");
         let debts = segment.debts().expect("stripes");
         debts.init().expect("locks");
-        segment.locked(|tables, _, _| {
+        segment.locked(|tables| {
             (tables.gates[0].kind, tables.gates[0].terms) = (1, terms());
             tables.permits[0].set_limit(LIMIT);
         });
@@ -597,7 +593,7 @@ impl Parent {
     fn all_is_free(&self) {
         let permits = self.segment.permits(0).expect("a gate");
         assert_eq!((permits.running(), permits.waiting()), (0, 0));
-        self.segment.locked(|tables, _, _| {
+        self.segment.locked(|tables| {
             let taken = tables.places.entries.iter().filter(|p| p.owner.is_some());
             assert_eq!(taken.count(), 0, "places left over");
             assert!(tables.places.sound(tables.gates.iter().map(|g| &g.queue)));
@@ -660,7 +656,7 @@ fn random_kills_break_neither_limit_nor_order_nor_promise_and_lose_nothing() {
     .map(|count| count.load(SeqCst));
     let mended = parent
         .segment
-        .locked(|tables, _, _| tables.gates[0].counts.mended);
+        .locked(|tables| tables.gates[0].counts.mended);
     eprintln!(
         "{deaths} died, {doomed} of them to die under the lock ({mended:?} mended); {served} \
          served, {waited} after waiting, {gone} left, {kept} tickets kept"

@@ -29,7 +29,6 @@ use nap_core::room::places::wake;
 use nap_core::room::recent::Recent;
 use nap_core::room::stay::Membership;
 use nap_core::room::verdict::Verdict;
-use nap_core::room::wakes::Wakes;
 
 pub const CALLS: nap_access_calls = nap_access_calls {
     reading: Some(reading::reading),
@@ -140,10 +139,7 @@ impl Httpd {
 
 /// Out of line, and of what is in registers: the ways without the lock shall not set up a stack for it.
 #[inline(never)]
-fn locked<R>(
-    process: &Process,
-    act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
-) -> Option<R> {
+fn locked<R>(process: &Process, act: impl FnOnce(&mut Tables<'_>) -> R) -> Option<R> {
     process.segment.locked(act)
 }
 
@@ -202,10 +198,7 @@ impl House for Httpd {
     }
 
     #[inline(always)]
-    fn locked<R>(
-        &mut self,
-        act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
-    ) -> Option<R> {
+    fn locked<R>(&mut self, act: impl FnOnce(&mut Tables<'_>) -> R) -> Option<R> {
         locked(self.process, act)
     }
 

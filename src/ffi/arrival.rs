@@ -104,8 +104,8 @@ pub fn until_prime(
         return None;
     }
     let bind = bind_of(client_hash(&setup.secret, &q.client)[0]);
-    let held = process.segment.locked(|tables, now, wakes| {
-        let view = tables.gate(room.seller().0, now, wakes)?;
+    let held = process.segment.locked(|tables| {
+        let view = tables.gate(room.seller().0)?;
         let tickets = carried.usable().iter();
         tickets.filter_map(|t| view.until_prime(t, bind)).min()
     });

@@ -78,9 +78,7 @@ fn carry_out(process: &Process, command: &Command) -> Outcome {
     match command {
         Command::Room(room, order) => {
             let room = room.as_deref();
-            let done = process
-                .segment
-                .locked(|tables, now, wakes| tables.order(room, order, now, wakes));
+            let done = process.segment.locked(|tables| tables.order(room, order));
             told(done, command, "room: there is no such room")
         }
         Command::End(which) => end_session(process, command, which),

@@ -29,9 +29,9 @@ static TOLD: Mutex<Vec<Option<Told>>> = Mutex::new(Vec::new());
 pub fn log(process: &Process) {
     let mut told = lock(&TOLD);
     let mut seen = Vec::with_capacity(process.segment.room_counts()[1]);
-    let now = process.segment.locked(|tables, now, _| {
+    let now = process.segment.locked(|tables| {
         seen.extend(tables.gates.iter().map(|gate| Micros(gate.counts.empty_us)));
-        now
+        tables.now
     });
     let Some(now) = now else { return };
     told.resize(seen.len(), None);

@@ -11,14 +11,14 @@ const BATCH: usize = 64;
 /// Logs the limits that have been set since the last time.
 pub fn log_moves(process: &Process) {
     let mut moves: Vec<(u32, Move)> = Vec::with_capacity(BATCH);
-    process.segment.locked(|tables, _, _| {
+    process.segment.locked(|tables| {
         for (at, page) in (0_u32..).zip(tables.pacing.iter_mut()) {
             let most = BATCH - moves.len().min(BATCH);
             moves.extend(page.tell(most).map(|step| (at, step)));
         }
     });
     for (at, step) in moves {
-        let title = process.segment.locked(|tables, _, _| {
+        let title = process.segment.locked(|tables| {
             let gate = tables.gates.get(at as usize)?;
             let room = *tables.rooms.get(gate.room as usize)?;
             Some((room, *tables.pages.get(at as usize)?))

@@ -467,9 +467,9 @@ pub fn report(process: &Process) -> Report {
     let segment = &process.segment;
     let [rooms, gates] = segment.room_counts();
     let mut snapshot = Snapshot::new(rooms, gates);
-    segment.locked(|tables, now, _| {
-        snapshot.take(tables, now);
-        snapshot.locked = segment.now() - now;
+    segment.locked(|tables| {
+        snapshot.take(tables, tables.now);
+        snapshot.locked = segment.now() - tables.now;
     });
     let beside = Beside {
         children: segment.children(),

@@ -252,7 +252,7 @@ static TOLD: Mutex<Option<(u64, Micros)>> = Mutex::new(None);
 pub fn log_unplaced(process: &Process) {
     let mut told = lock(&TOLD);
     let count = |tables: &mut Tables<'_>| tables.starts.iter().map(|s| s.counts.unplaced).sum();
-    let Some((all, now)) = (process.segment).locked(|tables, now, _| (count(tables), now)) else {
+    let Some((all, now)) = (process.segment).locked(|tables| (count(tables), tables.now)) else {
         return;
     };
     let (before, again) = *told.get_or_insert((all, now));

@@ -248,7 +248,7 @@ unsafe extern "C" fn room_keep(name: nap_str, page: nap_str) {
         let (name, page) = unsafe { (text(name), text(page)) };
         let segment = &process::process()?.segment;
         let generation = next_generation(segment);
-        segment.locked(|tables, _, _| tables.keep_room(name, page, generation));
+        segment.locked(|tables| tables.keep_room(name, page, generation));
         Some(())
     });
 }
@@ -274,10 +274,10 @@ fn enter(conf: &RoomConf, draft: &mut Draft, process: &Process) -> Result<usize,
     let settings = (terms, conf.pace());
     let (name, page) = (conf.name.as_str(), conf.page.as_str());
     let generation = next_generation(segment);
-    let entered = segment.locked(|tables, now, wakes| match page {
-        "" => tables.enter_room(name, generation, settings, now, wakes),
+    let entered = segment.locked(|tables| match page {
+        "" => tables.enter_room(name, generation, settings),
         page => {
-            let gate = tables.enter_page(name, page, generation, settings, now)?;
+            let gate = tables.enter_page(name, page, generation, settings)?;
             Some(Entered { gate, let_go: None })
         }
     });
@@ -396,7 +396,7 @@ unsafe extern "C" fn start(ticket_log: c_int) {
         let keys = draft.keys.or_else(own)?;
         head.generation.fetch_add(1, SeqCst);
         process.segment.children_gone();
-        process.segment.locked(|tables, _, _| tables.share_places());
+        process.segment.locked(|tables| tables.share_places());
         let bytes = process.segment.raw().1;
         let line = super::pages::report(process).line_for_start(bytes as u64);
         process.host.log(NAP_LOG_NOTICE, &line);
@@ -433,15 +433,14 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
         let conf = &room.conf;
         let name = conf.name.as_str();
         if conf.session != 1 {
-            segment.locked(|tables, _, _| tables.close_lobby(name));
+            segment.locked(|tables| tables.close_lobby(name));
             continue;
         }
         let running = conf.run_ready.saturating_add(conf.beside.max(0));
         let running = running.clamp(1, i64::from(u32::MAX)) as u32;
         let terms = conf.lobby_terms(segment.workers().places(running));
         let starts = conf.start_terms(cores);
-        let entered = segment
-            .locked(|tables, now, _| tables.enter_lobby(name, generation, terms, starts, now));
+        let entered = segment.locked(|tables| tables.enter_lobby(name, generation, terms, starts));
         let entered = entered.flatten();
         let permits = entered.and_then(|(_, lobby)| segment.permits(lobby));
         let (Some((room_index, lobby)), Some(permits)) = (entered, permits) else {
@@ -495,7 +494,7 @@ unsafe extern "C" fn tick() {
 unsafe extern "C" fn segment_close() {
     guard((), || {
         let segment = &process::process()?.segment;
-        segment.locked(|_, _, _| ());
+        segment.locked(|_| ());
         segment.flush();
         Some(())
     });

@@ -132,8 +132,8 @@ impl Here {
             return turn;
         }
         let bind = bind_of(client_hash(&self.setup.secret, &q.client)[0]);
-        let told = self.process.segment.locked(|tables, now, wakes| {
-            let mut view = tables.gate(gate, now, wakes)?;
+        let told = self.process.segment.locked(|tables| {
+            let mut view = tables.gate(gate)?;
             if looks {
                 view.look_round();
             }

@@ -106,9 +106,7 @@ pub fn expire(process: &Process, setup: &Setup) {
     let mut ended: Vec<history::Record> = Vec::with_capacity(BATCH);
     loop {
         ended.clear();
-        let sealed = process
-            .segment
-            .locked(|tables, now, _| tables.expire(now, &mut ended));
+        let sealed = process.segment.locked(|tables| tables.expire(&mut ended));
         for ticket in ended.iter().filter(|_| setup.ticket_log) {
             let sold = |room: &&RoomSetup| room.seller().0 == ticket.gate;
             let room = setup.rooms.iter().find(sold);

@@ -344,7 +344,7 @@ impl Segment {
                 .for_each(|debts| debts.free_of(at as u32));
             child.pid.store(0, SeqCst);
             if let Some(life) = life {
-                self.locked(|tables, now, wakes| tables.sweep(life, now, wakes));
+                self.locked(|tables| tables.sweep(life));
                 self.balancing()
                     .into_iter()
                     .for_each(|tables| tables.sweep(life));
@@ -363,22 +363,18 @@ impl Segment {
         }
     }
 
-    /// Acts on the state under the lock, then wakes the places that `act` asks for. None: the
+    /// Acts on the state under the lock, then wakes the places in [`Tables::wakes`]. None: the
     /// lock cannot be taken (its holder is stopped): fail open.
-    pub fn locked<R>(
-        &self,
-        act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
-    ) -> Option<R> {
+    pub fn locked<R>(&self, act: impl FnOnce(&mut Tables<'_>) -> R) -> Option<R> {
         let mut wakes = Wakes::default();
         let result = self.held(|held| {
-            let now = self.now();
-            let mut tables = self.tables(held)?;
-            if self.tick_is_due(now) {
-                let since = Micros(self.head().seen.swap(now.0, Relaxed));
-                tables.tick_since(since, now, &mut wakes);
+            let mut tables = self.tables(held, &mut wakes)?;
+            if self.tick_is_due(tables.now) {
+                let since = Micros(self.head().seen.swap(tables.now.0, Relaxed));
+                tables.tick_since(since);
             }
-            tables.pace_if_due(now, &mut wakes);
-            Some(act(&mut tables, now, &mut wakes))
+            tables.pace_if_due();
+            Some(act(&mut tables))
         });
         self.wake(&wakes);
         result
@@ -420,7 +416,7 @@ impl Segment {
     /// Does the once-a-second work if nobody has in the last second.
     pub fn tick_if_due(&self) {
         if self.tick_is_due(self.now()) {
-            self.locked(|_, _, _| ());
+            self.locked(|_| ());
         }
     }
 
@@ -430,7 +426,7 @@ impl Segment {
         now >= seen + Micros::from_secs(1) || seen > now + Micros::from_secs(1)
     }
 
-    fn tables<'h>(&self, held: &'h LockHeld<'_>) -> Option<Tables<'h>> {
+    fn tables<'h>(&self, held: &'h LockHeld<'_>, wakes: &'h mut Wakes) -> Option<Tables<'h>> {
         let head = self.head();
         Some(Tables {
             rooms: self.locked_section(Kind::Rooms, held),
@@ -457,6 +453,8 @@ impl Segment {
             epoch: head.epoch,
             node: head.node.load(Relaxed) as u8,
             laws: &Laws::CHOSEN,
+            now: self.now(),
+            wakes,
         })
     }
 
@@ -532,8 +530,8 @@ impl Mend<'_> {
     #[cold]
     fn mend(&self) {
         let mut wakes = Wakes::default();
-        if let Some(mut tables) = self.segment.tables(self.held) {
-            tables.mend(self.segment.now(), &mut wakes);
+        if let Some(mut tables) = self.segment.tables(self.held, &mut wakes) {
+            tables.mend();
         }
         self.segment.wake(&wakes);
     }

@@ -141,7 +141,7 @@ fn spoil(segment: &Segment, rng: &mut Rng) {
     let window = unsafe { std::slice::from_raw_parts_mut(start.add(from), length) };
     how.bytes(window, rng);
     // As the once-a-second work does; a debug build would panic where statistics overflow, at 2^64.
-    segment.locked(|tables, _, _| {
+    segment.locked(|tables| {
         for gate in tables.gates.iter_mut() {
             gate.counts.check();
         }

@@ -8,6 +8,7 @@ use mod_nap::wall::Wall;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::{Ticket, name_hash};
 use nap_core::rng::Rng;
+use nap_core::room::Tables;
 use nap_core::room::arrival::Arrival;
 use nap_core::room::children::{Parking, Workers};
 use nap_core::room::gate::{GateView, Leaving};
@@ -76,7 +77,7 @@ impl Server {
         };
         let [pace, start] = [rng.below(3), rng.below(3)];
         self.segment.events()[0].set(&poll);
-        self.segment.locked(|tables, now, _| {
+        self.segment.locked(|tables| {
             for page in tables.pacing.iter_mut() {
                 let pace = Pace {
                     law: [law::FIXED, law::AUTO, law::PAPER][pace as usize],
@@ -85,7 +86,7 @@ impl Server {
                     hi: 64,
                     ..Pace::default()
                 };
-                page.configure(pace, now + ahead);
+                page.configure(pace, tables.now + ahead);
             }
             for starts in tables.starts.iter_mut() {
                 starts.set(StartTerms {
@@ -171,13 +172,16 @@ impl Server {
     }
 
     fn at_gate<R>(&self, gate: u32, act: impl FnOnce(&mut GateView<'_>) -> R) -> Option<R> {
-        self.segment
-            .locked(|tables, now, wakes| {
-                tables
-                    .gate(gate, now + self.ahead, wakes)
-                    .map(|mut view| act(&mut view))
-            })
+        self.ahead_of(|tables| Some(act(&mut tables.gate(gate)?)))
             .flatten()
+    }
+
+    /// Acts under the lock at a later time than the segment's.
+    fn ahead_of<R>(&self, act: impl FnOnce(&mut Tables<'_>) -> R) -> Option<R> {
+        self.segment.locked(|tables| {
+            tables.now = tables.now + self.ahead;
+            act(tables)
+        })
     }
 
     /// Anything that can happen to a server.
@@ -196,8 +200,7 @@ impl Server {
             21 => self.is_looked_at(),
             22 => self.ticks(),
             _ => {
-                self.segment
-                    .locked(|tables, now, wakes| tables.mend(now + self.ahead, wakes));
+                self.ahead_of(|tables| tables.mend());
             }
         }
     }
@@ -394,10 +397,7 @@ impl Server {
     }
 
     fn ticks(&mut self) {
-        self.segment.locked(|tables, now, wakes| {
-            let now = now + self.ahead;
-            tables.tick_since(now - Micros::from_secs(1), now, wakes);
-        });
+        self.ahead_of(|tables| tables.tick_since(tables.now - Micros::from_secs(1)));
     }
 
     fn child_dies(&mut self) {
@@ -414,8 +414,7 @@ impl Server {
 
     fn is_looked_at(&self) {
         let mut snapshot = Snapshot::new(2, 2);
-        self.segment
-            .locked(|tables, now, _| snapshot.take(tables, now + self.ahead));
+        self.ahead_of(|tables| snapshot.take(tables, tables.now));
         let wall = Wall {
             unix: Micros(clock::wall()),
             offset_min: 0,

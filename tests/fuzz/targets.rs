@@ -245,7 +245,7 @@ pub fn state_file(data: &[u8]) {
     }
     std::fs::write(&path, &file).expect("our own");
     let opened = state_file::open(&path, dims, 33).expect("whatever it holds");
-    assert!(opened.segment.locked(|_, _, _| ()).is_some());
+    assert!(opened.segment.locked(|_| ()).is_some());
     drop(opened);
     std::fs::remove_dir_all(&dir).expect("our own");
 }

@@ -7,7 +7,6 @@ use nap_core::room::arrival::Arrival;
 use nap_core::room::gate::Leaving;
 use nap_core::room::owner::{Life, Owner};
 use nap_core::room::verdict::Verdict;
-use nap_core::room::wakes::Wakes;
 use nap_sim::house;
 
 /// Two permits, 0.1 s an access: 20/s are served, while 50/s come. Holders come back in time.
@@ -48,26 +47,19 @@ impl Crowd {
     }
 
     pub(crate) fn leave(&mut self, tables: &mut Tables<'_>) {
-        let mut wakes = Wakes::default();
         let now = self.now;
+        tables.now = now;
         let (done, still): (Vec<_>, Vec<_>) = self
             .running
             .drain(..)
             .partition(|(finish, _)| *finish <= now);
         self.running = still;
         for (_, leaving) in done {
-            tables
-                .gate(0, now, &mut wakes)
-                .expect("a gate")
-                .leave(&leaving);
+            tables.gate(0).expect("a gate").leave(&leaving);
         }
         for (place, owner, leaving) in std::mem::take(&mut self.waiting) {
             let arrival = arrival(owner, self.uri, &[]);
-            match tables
-                .gate(0, now, &mut wakes)
-                .expect("a gate")
-                .collect(place, &arrival)
-            {
+            match tables.gate(0).expect("a gate").collect(place, &arrival) {
                 Some(Verdict::Run(permit)) => self.start(permit, owner, leaving),
                 Some(Verdict::Refuse(refusal)) => self.tickets.extend(refusal.ticket),
                 _ => self.waiting.push((place, owner, leaving)),
@@ -80,8 +72,8 @@ impl Crowd {
         let owner = Owner::new(Life { child: 0, epoch: 1 }, self.serial);
         let carried: Vec<Ticket> = ticket.into_iter().collect();
         let arrival = arrival(owner, self.uri, &carried);
-        let mut wakes = Wakes::default();
-        let mut gate = tables.gate(0, self.now, &mut wakes).expect("a gate");
+        tables.now = self.now;
+        let mut gate = tables.gate(0).expect("a gate");
         let leaving = Leaving {
             owner,
             entered: self.now,

@@ -17,7 +17,6 @@ use nap_core::room::children::Workers;
 use nap_core::room::owner::{Life, Owner};
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::Reason;
-use nap_core::room::wakes::Wakes;
 use nap_core::room::{Room, Tables};
 use nap_core::telepoll::{Event, PollTerms};
 use serde_json::Value;
@@ -149,8 +148,9 @@ const NOW: Micros = Micros::from_secs(1_000_000);
 /// Runs `act` on the state of a fresh segment with one room.
 fn with_room<R>(name: &str, act: impl FnOnce(&mut Tables<'_>, Micros) -> R) -> R {
     let segment = Segment::anonymous(DIMS).expect("memory");
-    let result = segment.locked(|tables, _, _| {
+    let result = segment.locked(|tables| {
         room(tables, name);
+        tables.now = NOW;
         act(tables, NOW)
     });
     result.expect("the lock")
@@ -159,7 +159,7 @@ fn with_room<R>(name: &str, act: impl FnOnce(&mut Tables<'_>, Micros) -> R) -> R
 #[test]
 fn an_empty_segment_and_an_idle_gate_have_nothing_to_tell_and_say_so() {
     let segment = Segment::anonymous(DIMS).expect("memory");
-    let empty = segment.locked(|tables, now, _| report(tables, now, Workers::default()));
+    let empty = segment.locked(|tables| report(tables, tables.now, Workers::default()));
     let empty = empty.expect("the lock");
     assert_eq!(json(&empty)["rooms"], serde_json::json!([]));
     assert!(
@@ -360,10 +360,9 @@ fn what_an_administrator_must_see_is_said_in_words() {
             "Quiet: nobody is here or was in the last minute; 2 may run at once."
         );
         assert_eq!(attention, serde_json::json!([]));
-        let mut wakes = Wakes::default();
         for serial in 1..=2 {
             let owner = Owner::new(Life { child: 0, epoch: 1 }, serial);
-            let mut gate = tables.gate(0, now, &mut wakes).expect("a gate");
+            let mut gate = tables.gate(0).expect("a gate");
             gate.enter(&arrival(owner, "/", &[]));
             let (said, _) = summary(tables);
             let expected = [

@@ -6,7 +6,6 @@ use mod_nap::info::{Beside, Report, Snapshot};
 use nap_core::micros::Micros;
 use nap_core::room::control::{Mode, Order};
 use nap_core::room::terms::{Choice, Terms, how};
-use nap_core::room::wakes::Wakes;
 use serde_json::Value;
 
 /// After a crowd of twenty seconds nobody comes for `ms` milliseconds, while the gate has `permits` permits
@@ -16,14 +15,13 @@ fn left_alone(terms: Terms, ms: u64, permits: u32, admits: Mode) -> (Value, Opti
         tables.gates[0].terms = terms;
         let mut crowd = Crowd::new(now, "/");
         crowd.run(tables, Micros::from_secs(20));
-        let mut wakes = Wakes::default();
         let end = crowd.now + Micros::from_millis(ms);
-        tables.order(None, &Order::Admit(admits), crowd.now, &mut wakes);
+        tables.order(None, &Order::Admit(admits));
         tables.permits[0].set_limit(permits);
         while crowd.now < end {
             crowd.now = crowd.now + Micros::from_millis(250);
             crowd.leave(tables);
-            tables.tick_since(crowd.now - Micros::from_secs(1), crowd.now, &mut wakes);
+            tables.tick_since(crowd.now - Micros::from_secs(1));
         }
         let mut snapshot = Snapshot::new(2, 2);
         snapshot.take(tables, crowd.now);

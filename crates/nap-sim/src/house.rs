@@ -80,12 +80,9 @@ impl House for Simulated<'_> {
         self.workers.absent(&self.state.children, self.owner.life())
     }
 
-    fn locked<R>(
-        &mut self,
-        act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
-    ) -> Option<R> {
+    fn locked<R>(&mut self, act: impl FnOnce(&mut Tables<'_>) -> R) -> Option<R> {
         let now = self.now;
-        let (result, wakes) = self.state.locked(|tables, wakes| act(tables, now, wakes));
+        let (result, wakes) = self.state.locked(now, act);
         self.wakes.push(wakes);
         Some(result)
     }
@@ -95,7 +92,8 @@ impl House for Simulated<'_> {
         act: impl FnOnce(&mut Membership<'_>, &dyn Fn() -> Micros) -> R,
     ) -> Option<R> {
         self.asked_members = true;
-        self.locked(|tables, now, _| act(&mut tables.membership(), &|| now))
+        let now = self.now;
+        self.locked(|tables| act(&mut tables.membership(), &|| now))
     }
 }
 

@@ -154,7 +154,7 @@ impl House for Modelled<'_> {
         &mut self,
         act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
     ) -> Option<R> {
-        let locked = |state: &mut State| state.locked(|tables, wakes| act(tables, NOW, wakes)).0;
+        let locked = |state: &mut State| state.locked(now, |tables| act(tables, NOW, wakes)).0;
         Some(self.site.locked(locked))
     }
 }

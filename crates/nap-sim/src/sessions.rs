@@ -416,10 +416,10 @@ impl Shop {
         self.retire();
         self.audit();
         let (now, whole) = (self.now, self.looks.is_multiple_of(LOOKS));
-        let (_, wakes) = self.state.locked(|tables, wakes| {
-            tables.pace_if_due(now, wakes);
+        let (_, wakes) = self.state.locked(now, |tables| {
+            tables.pace_if_due();
             if whole {
-                tables.tick_since(now - Micros::from_secs(1), now, wakes);
+                tables.tick_since(now - Micros::from_secs(1));
             }
         });
         self.woken(&wakes);

@@ -159,7 +159,7 @@ impl State {
     /// Shares out places among the gates as these workers allow.
     pub fn share_places(&mut self, workers: Workers) {
         self.workers = workers;
-        self.locked(|tables, _| tables.share_places());
+        self.locked(Micros::ZERO, |tables| tables.share_places());
     }
 
     /// All gates, to look at.
@@ -212,7 +212,7 @@ impl State {
     }
 
     /// Runs an operation on all tables, as under the lock; returns what is to be woken after it.
-    pub fn locked<R>(&mut self, act: impl FnOnce(&mut Tables<'_>, &mut Wakes) -> R) -> (R, Wakes) {
+    pub fn locked<R>(&mut self, now: Micros, act: impl FnOnce(&mut Tables<'_>) -> R) -> (R, Wakes) {
         let mut wakes = Wakes::default();
         let mut tables = Tables {
             rooms: &mut self.rooms,
@@ -239,8 +239,10 @@ impl State {
             epoch: self.epoch,
             node: 0,
             laws: &self.laws,
+            now,
+            wakes: &mut wakes,
         };
-        let result = act(&mut tables, &mut wakes);
+        let result = act(&mut tables);
         (result, wakes)
     }
 
@@ -250,9 +252,8 @@ impl State {
         now: Micros,
         act: impl FnOnce(&mut GateView<'_>) -> R,
     ) -> (R, Wakes) {
-        self.locked(|tables, wakes| {
-            let mut view = tables.gate(0, now, wakes).expect("there is one gate");
-            act(&mut view)
+        self.locked(now, |tables| {
+            act(&mut tables.gate(0).expect("there is one gate"))
         })
     }
 
@@ -283,10 +284,7 @@ impl State {
         let life = child.life(at as usize);
         child.pid.store(0, Relaxed);
         match life {
-            Some(life) => {
-                self.locked(|tables, wakes| tables.sweep(life, now, wakes))
-                    .1
-            }
+            Some(life) => self.locked(now, |tables| tables.sweep(life)).1,
             None => Wakes::default(),
         }
     }

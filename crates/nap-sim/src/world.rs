@@ -299,7 +299,7 @@ impl World {
             },
             Event::Mend => {
                 let now = self.now;
-                let ((), wakes) = self.state.locked(|tables, wakes| tables.mend(now, wakes));
+                let ((), wakes) = self.state.locked(now, |tables| tables.mend());
                 self.wake(&wakes);
                 if let Some(oracle) = &mut self.oracle {
                     oracle.mended = true;
@@ -317,9 +317,7 @@ impl World {
 
     fn paces(&mut self) {
         let (now, before) = (self.now, self.state.permits().limit());
-        let ((), wakes) = self
-            .state
-            .locked(|tables, wakes| tables.pace_if_due(now, wakes));
+        let ((), wakes) = self.state.locked(now, |tables| tables.pace_if_due());
         self.wake(&wakes);
         let limit = self.state.permits().limit();
         if limit != before
@@ -335,7 +333,7 @@ impl World {
         let now = self.now;
         let ((), wakes) = self
             .state
-            .locked(|tables, wakes| tables.tick_since(now - Micros::from_secs(1), now, wakes));
+            .locked(now, |tables| tables.tick_since(now - Micros::from_secs(1)));
         self.wake(&wakes);
         if let Some(oracle) = &mut self.oracle {
             oracle.raised = false;

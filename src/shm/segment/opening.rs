@@ -139,7 +139,7 @@ impl Segment {
         for child in self.children() {
             child.pid.store(0, Relaxed);
         }
-        self.locked(|tables, now, wakes| tables.begin_anew(now, wakes))
+        self.locked(|tables| tables.begin_anew())
             .ok_or(SegmentError::Torn("its lock cannot be taken"))
     }
 

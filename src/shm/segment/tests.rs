@@ -38,7 +38,7 @@ fn a_permit_claimed_for_a_waiter_under_a_death_is_not_lost() {
         parked: 4,
         ..Terms::default()
     };
-    segment.locked(|tables, _, _| (tables.gates[0].kind, tables.gates[0].terms) = (1, terms));
+    segment.locked(|tables| (tables.gates[0].kind, tables.gates[0].terms) = (1, terms));
     let enter = |serial| {
         let arrival = Arrival {
             owner: Owner::new(life, serial),
@@ -60,8 +60,8 @@ fn a_permit_claimed_for_a_waiter_under_a_death_is_not_lost() {
             secret: [0; 16],
             random: 0,
         };
-        let verdict = segment.locked(|tables, now, wakes| {
-            let mut view = tables.gate(0, now, wakes).expect("a gate");
+        let verdict = segment.locked(|tables| {
+            let mut view = tables.gate(0).expect("a gate");
             view.enter(&arrival)
         });
         verdict.expect("the lock is free")
@@ -75,7 +75,7 @@ fn a_permit_claimed_for_a_waiter_under_a_death_is_not_lost() {
     // The first gives its permit back; the process that hands it on dies before it can tell.
     permits.release(0, Owner::new(life, 1));
     let died = catch_unwind(AssertUnwindSafe(|| {
-        segment.locked(|_, _, _| {
+        segment.locked(|_| {
             permits
                 .claim_in_turn(Owner::new(life, 3))
                 .expect("one is free");
@@ -86,7 +86,7 @@ fn a_permit_claimed_for_a_waiter_under_a_death_is_not_lost() {
     let word = segment.wake_word(seat.place).expect("its place");
     assert_eq!(word.load(Relaxed), wake::GRANTED);
     permits.release(1, Owner::new(life, 2));
-    let his = segment.locked(|tables, _, _| tables.places.place(seat.place).map(|p| p.permit));
+    let his = segment.locked(|tables| tables.places.place(seat.place).map(|p| p.permit));
     permits.release(his.flatten().expect("granted"), Owner::new(life, 3));
     assert_eq!(permits.running(), 0, "all three have left");
 }

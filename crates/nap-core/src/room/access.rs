@@ -32,9 +32,8 @@ use super::gate::GateView;
 use super::owner::Owner;
 use super::permits::Permits;
 use super::recent::Recent;
-use super::stay::{Membership, Stay};
+use super::stay::{Membership, Stay, StayView};
 use super::verdict::Verdict;
-use super::wakes::Wakes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 
@@ -185,17 +184,17 @@ pub trait House {
     fn absent(&self) -> u32;
 
     /// An operation on all tables under the lock, which then wakes those it is to wake. None: no lock is to be had.
-    fn locked<R>(
-        &mut self,
-        act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
-    ) -> Option<R>;
+    fn locked<R>(&mut self, act: impl FnOnce(&mut Tables<'_>) -> R) -> Option<R>;
 
     /// The same on the tables that tell a member, with the clock to be read under the lock.
     fn members<R>(
         &mut self,
         act: impl FnOnce(&mut Membership<'_>, &dyn Fn() -> Micros) -> R,
     ) -> Option<R> {
-        self.locked(|tables, now, _| act(&mut tables.membership(), &|| now))
+        self.locked(|tables| {
+            let now = tables.now;
+            act(&mut tables.membership(), &|| now)
+        })
     }
 }
 
@@ -243,14 +242,28 @@ fn at_gate<H: House, R>(
     gate: u32,
     act: impl FnOnce(&mut GateView<'_>) -> R,
 ) -> Option<R> {
-    let locked = house.locked(|tables, now, wakes| {
-        let mut view = tables.gate(gate, now, wakes)?;
-        Some(act(&mut view))
-    });
+    let locked = house.locked(|tables| Some(act(&mut tables.gate(gate)?)));
     locked.flatten()
 }
 
 impl Access {
+    /// Under the lock: in a room with sessions by its stay, which may change, elsewhere at its gate. None: no lock
+    /// is to be had, or the gate is not there.
+    fn settled<H: House, R>(
+        &mut self,
+        house: &mut H,
+        in_session: impl FnOnce(&mut StayView<'_, '_>) -> R,
+        at_gate: impl FnOnce(&mut GateView<'_>) -> R,
+    ) -> Option<R> {
+        let mut stay = self.stay(house);
+        let done = house.locked(|tables| match &mut stay {
+            Some(stay) => Some(in_session(&mut tables.stay(stay))),
+            None => Some(at_gate(&mut tables.gate(self.gate)?)),
+        });
+        self.put_stay(stay);
+        done.flatten()
+    }
+
     /// Bytes at its beginning that must be zero when it comes.
     pub const CLEARED: usize = std::mem::offset_of!(Access, ticket);
 

@@ -13,7 +13,6 @@ use super::place::Place;
 use super::places::wake;
 use super::stay::StayView;
 use super::verdict::{Reason, Seat, Verdict};
-use super::wakes::Wakes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 
@@ -25,9 +24,10 @@ impl StayView<'_, '_> {
             gate.gone(place, owner);
         }
         let session = self.stay.session;
-        self.tables.undo_start(start, session, self.now, self.wakes);
+        self.tables.undo_start(start, session);
+        let now = self.tables.now;
         let mut members = self.tables.membership();
-        members.leave(self.stay, owner, Micros::ZERO, self.now);
+        members.leave(self.stay, owner, Micros::ZERO, now);
     }
 
     /// The same for an access that has this permit of its page, came at `entered`, redeemed
@@ -53,8 +53,9 @@ impl StayView<'_, '_> {
             let start = ticket.map(|ticket| lobby.held(&ticket, entered));
             lobby.undo_start(&start.unwrap_or_default());
         }
+        let now = self.tables.now;
         let mut members = self.tables.membership();
-        members.leave(self.stay, owner, Micros::ZERO, self.now);
+        members.leave(self.stay, owner, Micros::ZERO, now);
     }
 
     /// The access brings the ticket of another that waits at its page for its session to begin. At
@@ -78,16 +79,16 @@ impl StayView<'_, '_> {
             tables.places.unlink(queue, old);
             tables.places.entries.get_mut(old as usize)?.lobby = 0;
             tables.places.set_wake(old, wake::TAKEN_OVER);
-            self.wakes.push(old);
+            tables.wakes.push(old);
             self.gate(place.gate)?.serve();
             let (start, session) = (place.start_of(), place.session);
-            self.tables.undo_start(start, session, self.now, self.wakes);
+            self.tables.undo_start(start, session);
             return None;
         }
         let Some(new) = tables.places.take_over(queue, old, arrival.owner) else {
             return self.refuse_start(ticket, arrival);
         };
-        self.wakes.push(old);
+        tables.wakes.push(old);
         let at = place.session.saturating_sub(1);
         let (owner, other) = (place.owner.0, arrival.owner.0);
         let begun = tables.sessions.hand_over(at, owner, other);
@@ -113,16 +114,10 @@ impl Tables<'_> {
     }
 
     /// `session`: the one that would have begun, one-based.
-    pub(super) fn undo_start(
-        &mut self,
-        start: Option<(u32, Place)>,
-        session: u32,
-        now: Micros,
-        wakes: &mut Wakes,
-    ) {
+    pub(super) fn undo_start(&mut self, start: Option<(u32, Place)>, session: u32) {
         let Some((lobby, start)) = start else { return };
         self.note_undone(session, start.owner);
-        if let Some(mut lobby) = self.gate(lobby, now, wakes) {
+        if let Some(mut lobby) = self.gate(lobby) {
             lobby.undo_start(&start);
         }
     }
@@ -140,7 +135,7 @@ impl Tables<'_> {
     }
 
     /// The same for all sessions that begin in a child that is dead; None: for all there are.
-    pub(super) fn undo_starts(&mut self, life: Option<Life>, now: Micros, wakes: &mut Wakes) {
+    pub(super) fn undo_starts(&mut self, life: Option<Life>) {
         for at in 0..self.places.entries.len() {
             let Some(place) = self.places.entries.get_mut(at) else {
                 break;
@@ -149,7 +144,7 @@ impl Tables<'_> {
             if place.owner.is_some() && is_its {
                 let (start, session) = (place.start_of(), place.session);
                 place.lobby = 0;
-                self.undo_start(start, session, now, wakes);
+                self.undo_start(start, session);
             }
         }
     }

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::Tables;
 use super::permits::PERMITS;
-use super::wakes::Wakes;
-use crate::micros::Micros;
 
 /// Bytes of a notice.
 pub const NOTICE: usize = 240;
@@ -172,13 +170,7 @@ impl Default for Control {
 
 impl Tables<'_> {
     /// Carries out an order for a room, or for all of them (none). False: there is no such room.
-    pub fn order(
-        &mut self,
-        room: Option<&str>,
-        order: &Order,
-        now: Micros,
-        wakes: &mut Wakes,
-    ) -> bool {
+    pub fn order(&mut self, room: Option<&str>, order: &Order) -> bool {
         let mut found = false;
         for at in 0..self.rooms.len() {
             let one = self.rooms[at];
@@ -200,7 +192,7 @@ impl Tables<'_> {
                 let pacing = self.pacing.get(gate as usize);
                 let found = pacing.filter(|page| page.moves_itself());
                 let found = found.map(|page| page.limit());
-                if let Some(mut view) = self.gate(gate, now, wakes) {
+                if let Some(mut view) = self.gate(gate) {
                     view.ordered(found);
                 }
             }

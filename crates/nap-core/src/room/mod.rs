@@ -176,16 +176,15 @@ pub struct Tables<'a> {
     pub node: u8,
     /// The laws' constants.
     pub laws: &'a Laws,
+    /// Inside time.
+    pub now: Micros,
+    /// Places to wake after the lock.
+    pub wakes: &'a mut Wakes,
 }
 
 impl Tables<'_> {
     /// One gate with what an operation on it needs.
-    pub fn gate<'t>(
-        &'t mut self,
-        at: u32,
-        now: Micros,
-        wakes: &'t mut Wakes,
-    ) -> Option<GateView<'t>> {
+    pub fn gate(&mut self, at: u32) -> Option<GateView<'_>> {
         let gate = self.gates.get_mut(at as usize)?;
         let starts = match gate.kind {
             SESSION => Some(self.starts.get_mut(gate.room as usize)?),
@@ -208,16 +207,16 @@ impl Tables<'_> {
             clients: &mut *self.clients,
             epoch: self.epoch,
             node: self.node,
-            now,
-            wakes,
+            now: self.now,
+            wakes: &mut *self.wakes,
             redeemed: None,
         })
     }
 
     /// Takes back all that a dead child held.
-    pub fn sweep(&mut self, life: Life, now: Micros, wakes: &mut Wakes) {
-        self.undo_starts(Some(life), now, wakes);
-        self.each_gate(now, wakes, |view| view.sweep(life));
+    pub fn sweep(&mut self, life: Life) {
+        self.undo_starts(Some(life));
+        self.each_gate(|view| view.sweep(life));
         // Where no gate is in use nothing is held, except what a stray write has put there.
         for permits in self.permits {
             permits.free_of(life);
@@ -229,18 +228,18 @@ impl Tables<'_> {
 
     /// The once-a-second work of all gates, last done at `since`. What a stray write has spoilt is
     /// put right here.
-    pub fn tick_since(&mut self, since: Micros, now: Micros, wakes: &mut Wakes) {
+    pub fn tick_since(&mut self, since: Micros) {
         self.check_counts();
         if !self.places.sound(self.gates.iter().map(|gate| &gate.queue)) {
-            self.mend(now, wakes);
+            self.mend();
         }
         let strangers = self.strangers();
         for life in strangers.into_iter().flatten() {
-            self.sweep(life, now, wakes);
+            self.sweep(life);
         }
         self.share_places();
-        self.tick_sessions(since, now);
-        self.each_gate(now, wakes, |view| view.tick_slowly());
+        self.tick_sessions(since);
+        self.each_gate(|view| view.tick_slowly());
     }
 
     fn check_counts(&mut self) {
@@ -270,39 +269,34 @@ impl Tables<'_> {
     }
 
     /// Seals the fate of tickets that ended unredeemed: see [`History::expire`].
-    pub fn expire(&mut self, now: Micros, ended: &mut Vec<Record>) {
+    pub fn expire(&mut self, ended: &mut Vec<Record>) {
         let grace = |record: &Record| grace_of(record.end - record.start);
-        self.history.expire(now, grace, ended);
+        self.history.expire(self.now, grace, ended);
     }
 
     /// A process died under the lock: rebuilds from the entries what can be rebuilt.
-    pub fn mend(&mut self, now: Micros, wakes: &mut Wakes) {
+    pub fn mend(&mut self) {
         let mut queues: Vec<&mut Queue> =
             self.gates.iter_mut().map(|gate| &mut gate.queue).collect();
         self.places.mend(&mut queues);
         self.count_sessions();
-        self.each_gate(now, wakes, |view| view.mended());
+        self.each_gate(|view| view.mended());
     }
 
     /// All accesses from before are gone (a full restart): no permit, place or child is left;
     /// tickets that were in a place are good again.
-    pub fn begin_anew(&mut self, now: Micros, wakes: &mut Wakes) {
+    pub fn begin_anew(&mut self) {
         self.check_counts();
-        self.each_gate(now, wakes, |view| view.begin_anew());
-        self.undo_starts(None, now, wakes);
+        self.each_gate(|view| view.begin_anew());
+        self.undo_starts(None);
         self.places.clear();
         self.sessions.begin_anew();
         self.count_sessions();
     }
 
-    fn each_gate(
-        &mut self,
-        now: Micros,
-        wakes: &mut Wakes,
-        mut act: impl FnMut(&mut GateView<'_>),
-    ) {
+    fn each_gate(&mut self, mut act: impl FnMut(&mut GateView<'_>)) {
         for at in 0..self.gates.len() as u32 {
-            if let Some(mut view) = self.gate(at, now, wakes)
+            if let Some(mut view) = self.gate(at)
                 && view.gate.kind != 0
             {
                 act(&mut view);

@@ -16,9 +16,7 @@ use super::page::{Page, padded};
 use super::place::Place;
 use super::starts::{StartTerms, Starts};
 use super::terms::Terms;
-use super::wakes::Wakes;
 use super::{Room, Tables};
-use crate::micros::Micros;
 use crate::nap::ticket::name_hash;
 use crate::sqs::page_scheduler::{Pace, PageScheduler};
 
@@ -70,22 +68,20 @@ impl Tables<'_> {
         name: &str,
         generation: u32,
         (terms, pace): (Terms, Pace),
-        now: Micros,
-        wakes: &mut Wakes,
     ) -> Option<Entered> {
         let (mut let_go, known) = (None, self.room_named(name));
         let at = match known.or_else(|| self.begin_room(name)) {
             Some(at) => at,
             None => {
-                let stale = self.least_missed(generation, now, wakes)?;
-                let_go = self.let_go(stale, now);
+                let stale = self.least_missed(generation)?;
+                let_go = self.let_go(stale);
                 self.begin_room(name)?
             }
         };
         let room = self.rooms.get_mut(at)?;
         room.generation = generation;
         let gate = room.page_gate()?;
-        self.put_in_force(gate, generation, (terms, pace), now)?;
+        self.put_in_force(gate, generation, (terms, pace))?;
         Some(Entered { gate, let_go })
     }
 
@@ -98,14 +94,13 @@ impl Tables<'_> {
         page: &str,
         generation: u32,
         (terms, pace): (Terms, Pace),
-        now: Micros,
     ) -> Option<u32> {
         let at = self.room_named(name)?;
         let gate = match self.page_named(at, page) {
             Some(gate) => gate,
-            None => self.begin_page(at, page, generation, now)?,
+            None => self.begin_page(at, page, generation)?,
         };
-        self.put_in_force(gate, generation, (terms, pace), now)?;
+        self.put_in_force(gate, generation, (terms, pace))?;
         Some(gate)
     }
 
@@ -117,7 +112,6 @@ impl Tables<'_> {
         generation: u32,
         terms: Terms,
         starts: StartTerms,
-        now: Micros,
     ) -> Option<(u32, u32)> {
         let at = self.room_named(name)?;
         let known = self.rooms.get(at)?.session_gate.checked_sub(1);
@@ -128,7 +122,7 @@ impl Tables<'_> {
             None => {
                 if self.free_gate().is_none() {
                     let stale = self.page_least_missed(generation, |_| true)?;
-                    self.let_page_go(stale, now);
+                    self.let_page_go(stale);
                 }
                 let gate = self.begin_gate(at, name, LOBBY)?;
                 self.gates.get_mut(gate as usize)?.kind = SESSION;
@@ -138,7 +132,7 @@ impl Tables<'_> {
                 gate
             }
         };
-        self.put_in_force(gate, generation, (terms, Pace::default()), now)?;
+        self.put_in_force(gate, generation, (terms, Pace::default()))?;
         let known = self.starts.get_mut(at)?;
         known.set(starts);
         let pages = &*self.pages;
@@ -178,7 +172,6 @@ impl Tables<'_> {
         gate: u32,
         generation: u32,
         (terms, pace): (Terms, Pace),
-        now: Micros,
     ) -> Option<()> {
         if let Some(page) = self.pages.get_mut(gate as usize) {
             page.generation = generation;
@@ -192,7 +185,7 @@ impl Tables<'_> {
         *in_force = Terms { parked, ..terms };
         // A limit that finds itself goes on from where it was.
         let pacing = self.pacing.get_mut(gate as usize);
-        let limit = pacing.map_or(terms.run_ready, |page| page.configure(pace, now));
+        let limit = pacing.map_or(terms.run_ready, |page| page.configure(pace, self.now));
         let fixed = self.controls.get(gate as usize).and_then(|own| own.limit());
         let limit = fixed.unwrap_or(limit);
         self.permits.get(gate as usize)?.set_limit(limit);
@@ -246,14 +239,14 @@ impl Tables<'_> {
     }
 
     /// Begins a new page of the room at `at`: in a free gate, or in that of a page not missed.
-    fn begin_page(&mut self, at: usize, page: &str, generation: u32, now: Micros) -> Option<u32> {
+    fn begin_page(&mut self, at: usize, page: &str, generation: u32) -> Option<u32> {
         if self.free_page(at).is_none() {
             let stale = self.page_least_missed(generation, |room| room == at)?;
-            self.let_page_go(stale, now);
+            self.let_page_go(stale);
         }
         if self.free_gate().is_none() {
             let stale = self.page_least_missed(generation, |_| true)?;
-            self.let_page_go(stale, now);
+            self.let_page_go(stale);
         }
         let place = self.free_page(at)?;
         let name = *self.rooms.get(at)?;
@@ -318,8 +311,8 @@ impl Tables<'_> {
 
     /// The least missed of the rooms that another generation named last and in which nobody runs or
     /// waits: one without live tickets, if any, and of those the one named longest ago.
-    fn least_missed(&mut self, generation: u32, now: Micros, wakes: &mut Wakes) -> Option<usize> {
-        self.each_gate(now, wakes, |view| view.tick());
+    fn least_missed(&mut self, generation: u32) -> Option<usize> {
+        self.each_gate(|view| view.tick());
         let stale = (0..self.rooms.len()).filter_map(|at| {
             let age = generation.wrapping_sub(self.rooms.get(at)?.generation);
             self.gate_of(at).filter(|_| age != 0)?;
@@ -368,29 +361,29 @@ impl Tables<'_> {
         permits.fold(0, |sum, permits| sum.saturating_add(permits.outstanding()))
     }
 
-    fn let_go(&mut self, at: usize, now: Micros) -> Option<LetGo> {
+    fn let_go(&mut self, at: usize) -> Option<LetGo> {
         let tickets = self.tickets_of(at);
         let room = *self.rooms.get(at)?;
         for gate in room.gates() {
             if self.names(gate, at) {
-                self.forget(gate, now);
+                self.forget(gate);
             }
         }
         *self.rooms.get_mut(at)? = Room::default();
         Some(LetGo { room, tickets })
     }
 
-    fn let_page_go(&mut self, (at, gate): (usize, u32), now: Micros) {
-        self.forget(gate, now);
+    fn let_page_go(&mut self, (at, gate): (usize, u32)) {
+        self.forget(gate);
         if let Some(room) = self.rooms.get_mut(at) {
             let entries = room.pages.iter_mut().filter(|entry| **entry == gate + 1);
             entries.for_each(|entry| *entry = 0);
         }
     }
 
-    fn forget(&mut self, gate: u32, now: Micros) {
+    fn forget(&mut self, gate: u32) {
         let clients = &mut *self.clients;
-        self.history.forget_gate(gate, now, |record| {
+        self.history.forget_gate(gate, self.now, |record| {
             clients.used(record.serial, record.end, [0; 2])
         });
     }
@@ -399,6 +392,7 @@ impl Tables<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::micros::Micros;
     use crate::nap::client_caps::ClientCaps;
     use crate::nap::laws::Laws;
     use crate::nap::slots;
@@ -409,6 +403,7 @@ mod tests {
     use crate::room::permits::Permits;
     use crate::room::places::{Places, PlacesHead};
     use crate::room::recent::Recent;
+    use crate::room::wakes::Wakes;
     use crate::sqs::sessions::Sessions;
 
     const NOW: Micros = Micros::from_secs(1000);
@@ -436,6 +431,7 @@ mod tests {
         head: PlacesHead,
         history: Box<History>,
         clients: Box<ClientCaps>,
+        wakes: Wakes,
     }
 
     impl Boxes {
@@ -450,6 +446,7 @@ mod tests {
                 head: PlacesHead::default(),
                 history: Box::default(),
                 clients: Box::new(ClientCaps::EMPTY),
+                wakes: Wakes::default(),
             }
         }
 
@@ -477,6 +474,8 @@ mod tests {
                 epoch: 7,
                 node: 0,
                 laws: &Laws::CHOSEN,
+                now: NOW,
+                wakes: &mut self.wakes,
             }
         }
 
@@ -488,8 +487,7 @@ mod tests {
                 tables.keep_room(name, "", generation);
             }
             let mut enter = |name: &&str| {
-                let wakes = &mut Wakes::default();
-                let entered = tables.enter_room(name, generation, settings(3), NOW, wakes)?;
+                let entered = tables.enter_room(name, generation, settings(3))?;
                 let gone = entered.let_go.map(|gone| gone.room.name().to_owned());
                 Some((entered.gate, gone.unwrap_or_default()))
             };
@@ -604,9 +602,8 @@ mod tests {
             let mut tables = boxes.tables();
             tables.keep_room("a", "", generation);
             tables.keep_room("a", page, generation);
-            let wakes = &mut Wakes::default();
-            tables.enter_room("a", generation, settings(3), NOW, wakes)?;
-            tables.enter_page("a", page, generation, settings(5), NOW)
+            tables.enter_room("a", generation, settings(3))?;
+            tables.enter_page("a", page, generation, settings(5))
         };
         assert_eq!(enter(&mut boxes, 1, "buy"), Some(1));
         assert_eq!(boxes.pages[1].name(), "buy");

@@ -18,7 +18,6 @@ use super::gate::{Gate, SESSION};
 use super::page::Page;
 use super::permits::Permits;
 use super::terms::{Choice, how};
-use super::wakes::Wakes;
 use super::{Room, Tables};
 use crate::micros::Micros;
 use crate::sqs::page_scheduler::{Look, PageScheduler};
@@ -34,15 +33,18 @@ const MEMBERS: u32 = 4;
 
 impl Tables<'_> {
     /// Moves limits, if it is time to.
-    pub fn pace_if_due(&mut self, now: Micros, wakes: &mut Wakes) {
-        let due = self.pacer.as_ref().is_some_and(|pacer| pacer.is_due(now));
-        if due && self.pace(now) {
-            self.each_gate(now, wakes, |view| view.serve());
+    pub fn pace_if_due(&mut self) {
+        let due = self
+            .pacer
+            .as_ref()
+            .is_some_and(|pacer| pacer.is_due(self.now));
+        if due && self.pace() {
+            self.each_gate(|view| view.serve());
         }
     }
 
     /// Moves limits. True: a limit has changed.
-    fn pace(&mut self, now: Micros) -> bool {
+    fn pace(&mut self) -> bool {
         let budget = self.budget().min(self.unpromised().max(self.in_force()));
         let Some(pacer) = self.pacer.as_mut() else {
             return false;
@@ -57,7 +59,7 @@ impl Tables<'_> {
             (gate.kind != 0 && is_named(pages, generation, at)).then(counted)
         };
         let mut moved = false;
-        pacer.look(self.pacing, now, look, |at, limit| {
+        pacer.look(self.pacing, self.now, look, |at, limit| {
             let by_hand = controls.get(at).and_then(Control::limit).is_some();
             if let Some(permits) = permits.get(at).filter(|_| !by_hand) {
                 permits.set_limit(limit);

@@ -15,7 +15,8 @@ use crate::sqs::interval::Queues;
 const PARTS: u64 = 16;
 
 impl Tables<'_> {
-    pub(super) fn tick_sessions(&mut self, since: Micros, now: Micros) {
+    pub(super) fn tick_sessions(&mut self, since: Micros) {
+        let now = self.now;
         for page in self.pages.iter_mut() {
             page.users = Users::NONE;
         }

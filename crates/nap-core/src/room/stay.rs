@@ -21,7 +21,6 @@ use super::place::Place;
 use super::places::PRIORITIES;
 use super::starts::{End, Starts};
 use super::verdict::{Reason, Verdict};
-use super::wakes::Wakes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::sqs::session::Session;
@@ -231,8 +230,6 @@ impl Membership<'_> {
 pub struct StayView<'t, 'a> {
     pub(super) tables: &'t mut Tables<'a>,
     pub(super) stay: &'t mut Stay,
-    pub(super) now: Micros,
-    pub(super) wakes: &'t mut Wakes,
 }
 
 impl<'a> Tables<'a> {
@@ -248,24 +245,14 @@ impl<'a> Tables<'a> {
     }
 
     /// The access that stands so, with what an operation on it needs.
-    pub fn stay<'t>(
-        &'t mut self,
-        stay: &'t mut Stay,
-        now: Micros,
-        wakes: &'t mut Wakes,
-    ) -> StayView<'t, 'a> {
-        StayView {
-            tables: self,
-            stay,
-            now,
-            wakes,
-        }
+    pub fn stay<'t>(&'t mut self, stay: &'t mut Stay) -> StayView<'t, 'a> {
+        StayView { tables: self, stay }
     }
 }
 
 impl StayView<'_, '_> {
     pub(super) fn gate(&mut self, at: u32) -> Option<GateView<'_>> {
-        self.tables.gate(at, self.now, self.wakes)
+        self.tables.gate(at)
     }
 
     pub(super) fn lobby(&mut self) -> Option<GateView<'_>> {
@@ -289,8 +276,9 @@ impl StayView<'_, '_> {
     ) -> (Option<Verdict>, Option<Ticket>) {
         if self.stay.session == 0 {
             let asked = (self.stay.room, self.stay.page);
+            let now = self.tables.now;
             let mut members = self.tables.membership();
-            self.stay.session = members.enter(asked, asks.keys, arrival.owner, self.now);
+            self.stay.session = members.enter(asked, asks.keys, arrival.owner, now);
         }
         if self.stay.session != 0 && !self.spare(arrival) {
             return (self.on_to_page(arrival, None), None);
@@ -428,7 +416,7 @@ impl StayView<'_, '_> {
     /// Its turn has come: a session begins, and it goes on to its page. `start`: its place, or what
     /// it came with.
     fn begin_session(&mut self, arrival: &Arrival<'_>, start: &Place) -> Option<Verdict> {
-        let now = self.now;
+        let now = self.tables.now;
         if let Some(starts) = self.starts() {
             // A key that a text's hash hits only by chance; only the owner knows it.
             let key = arrival.owner.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -455,8 +443,8 @@ impl StayView<'_, '_> {
         stay.gate = stay.page;
         let (asked, session, lobby) = ((stay.room, stay.page), stay.session, stay.lobby);
         if start.is_some() {
-            let mut members = self.tables.membership();
-            members.note_visit(asked, session, self.now);
+            let now = self.tables.now;
+            self.tables.membership().note_visit(asked, session, now);
         }
         let by_progress = self.tables.gates.get(asked.1 as usize);
         let priority = match by_progress.is_some_and(|page| page.terms.progress == 1) {

@@ -75,8 +75,8 @@ impl Shop {
             return false;
         };
         let (now, bind) = (self.now, bind_of(hash_of(at)[0]));
-        let (prime, _) = self.state.locked(|tables, wakes| {
-            let gate = tables.gate(door, now, wakes);
+        let (prime, _) = self.state.locked(now, |tables| {
+            let gate = tables.gate(door);
             gate.is_some_and(|gate| gate.until_prime(&ticket, bind) == Some(Micros::ZERO))
         });
         prime
@@ -84,8 +84,9 @@ impl Shop {
 
     fn is_member(&mut self, at: usize) -> bool {
         let (now, key) = (self.now, self.clients[at].key);
-        let known =
-            (self.state).locked(|tables, _| tables.membership().sessions.knows(key, 0, now));
+        let known = (self.state).locked(Micros::ZERO, |tables| {
+            tables.membership().sessions.knows(key, 0, now)
+        });
         key != 0 && known.0
     }
 

@@ -169,8 +169,7 @@ impl Shop {
         }
         self.cut_off(|_| true);
         let now = self.now;
-        self.state
-            .locked(|tables, wakes| tables.begin_anew(now, wakes));
+        self.state.locked(now, |tables| tables.begin_anew());
         for child in &self.state.children {
             child.pid.store(0, Relaxed);
         }
@@ -210,7 +209,7 @@ impl Shop {
             *pace = fixed(1 + self.faults.below(2 * u64::from(pace.start)) as u32);
         }
         let now = self.now;
-        self.state.locked(|tables, _| {
+        self.state.locked(Micros::ZERO, |tables| {
             for (gate, pace) in tables.gates.iter_mut().zip(&pace) {
                 gate.terms.run_ready = pace.start;
             }
@@ -270,7 +269,7 @@ impl Shop {
             let now = self.now + Micros::from_secs(1);
             self.now = now;
             self.state
-                .locked(|tables, wakes| tables.tick_since(now - Micros::from_secs(1), now, wakes));
+                .locked(now, |tables| tables.tick_since(now - Micros::from_secs(1)));
         }
         let left = self.left_over();
         if !left.is_empty() && self.failure.is_none() {

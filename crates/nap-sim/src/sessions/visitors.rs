@@ -141,8 +141,8 @@ impl Shop {
         let (now, bind) = (self.now, bind_of(hash_of(at)[0]));
         let door = self.door(self.clients[at].kind);
         let looks = (self.state.all_permits()[door as usize].calls).look_is_due(now);
-        let (turn, wakes) = self.state.locked(|tables, wakes| {
-            let mut lobby = tables.gate(door, now, wakes)?;
+        let (turn, wakes) = self.state.locked(now, |tables| {
+            let mut lobby = tables.gate(door)?;
             if looks {
                 lobby.look_round();
             }

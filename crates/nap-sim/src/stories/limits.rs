@@ -247,7 +247,7 @@ fn a_limit_set_by_hand_leaves_behind_the_one_that_was_found() {
     assert_ne!(story.state.gate().terms.run_ready, 5);
     let mut limited = |limit| {
         let order = Order::Limit(limit);
-        (story.state).locked(|tables, wakes| tables.order(None, &order, now, wakes));
+        (story.state).locked(now, |tables| tables.order(None, &order));
         story.state.permits().limit()
     };
     assert_eq!([Some(40), None].map(&mut limited), [40, 5]);
@@ -280,7 +280,7 @@ fn a_limit_that_finds_itself_lets_nearly_as_many_wait_as_a_fixed_one() {
         let now = story.now;
         story
             .state
-            .locked(|tables, wakes| tables.tick_since(now - Micros::from_secs(1), now, wakes));
+            .locked(now, |tables| tables.tick_since(now - Micros::from_secs(1)));
         story.state.gate().terms.parked
     };
     assert_eq!([4, 10, 60].map(&mut parked), [127, 115, 60]);

@@ -14,9 +14,7 @@ fn a_permit_not_collected_when_the_server_was_killed_leaves_the_ticket_good() {
     story.leaves(&running);
     assert_eq!(story.state.wake_word(seat.place), wake::GRANTED);
     let now = story.now;
-    story
-        .state
-        .locked(|tables, wakes| tables.begin_anew(now, wakes));
+    story.state.locked(now, |tables| tables.begin_anew());
     let counts = story.state.gate().counts;
     assert_eq!((counts.presented, counts.kept), (0, 0));
     assert_eq!(story.state.permits().outstanding(), 1);
@@ -80,11 +78,11 @@ fn a_ticket_whose_place_is_lost_is_good_again() {
         story.now = ticket.start;
         let seat = story.waits(2, &[ticket]);
         let now = story.now;
-        story.state.locked(|tables, wakes| {
+        story.state.locked(now, |tables| {
             tables.places.free(seat.place);
             match power_cut {
-                true => tables.begin_anew(now, wakes),
-                false => tables.mend(now, wakes),
+                true => tables.begin_anew(),
+                false => tables.mend(),
             }
         });
         assert_eq!(claims(&story), sold);
@@ -106,12 +104,12 @@ fn who_waits_again_after_a_death_in_serve_can_reload() {
     story.now = ticket.start;
     let first = story.waits(2, &[ticket]);
     let now = story.now;
-    story.state.locked(|tables, wakes| {
+    story.state.locked(now, |tables| {
         // Marked as used, and not told yet.
         let at = tables.gates[0].slots.position(ticket.slot, ticket.index);
         let states = &mut tables.gates[0].states;
         states.set(at.expect("sold"), nap_core::nap::ticket_states::State::Used);
-        tables.mend(now, wakes);
+        tables.mend();
     });
     let second = story.waits(3, &[ticket]);
     assert_eq!(story.state.wake_word(first.place), wake::TAKEN_OVER);
@@ -163,7 +161,7 @@ fn a_gate_that_is_configured_no_more_takes_no_worker_from_those_that_are() {
         state.pace_pages(&[pace(4), pace(4)], Micros::ZERO);
         let now = Micros::from_secs(1000);
         state
-            .locked(|tables, wakes| {
+            .locked(now, |tables| {
                 tables.permits[0].set_limit(120);
                 tables.rooms[0].generation = 2;
                 for page in tables.pages.iter_mut() {
@@ -173,7 +171,7 @@ fn a_gate_that_is_configured_no_more_takes_no_worker_from_those_that_are() {
                     tables.pages[0].generation = 1;
                 }
                 tables.share_places();
-                tables.pace_if_due(now, wakes);
+                tables.pace_if_due();
                 (
                     tables.gates[1].terms.parked,
                     tables.pacer.as_ref().map(|pacer| pacer.budget),

@@ -78,7 +78,7 @@ impl StartSite {
         let asks = Asks { keys, starts };
         let (verdict, _) = self
             .state
-            .locked(|tables, wakes| tables.stay(&mut stay, now, wakes).enter(asks, &arrival).0);
+            .locked(now, |tables| tables.stay(&mut stay).enter(asks, &arrival).0);
         (stay, verdict)
     }
 
@@ -121,12 +121,10 @@ impl StartSite {
         let (now, page) = (self.now, stay.page);
         let (tickets, mut until) = ([self.ticket], Micros::MAX);
         let arrival = arrival(visitor, &tickets);
-        let (verdict, _) = self.state.locked(|tables, wakes| {
+        let (verdict, _) = self.state.locked(now, |tables| {
             tables.permits[page as usize].release(0, owner(1));
-            tables.gate(page, now, wakes).expect("a page").serve();
-            tables
-                .stay(&mut stay, now, wakes)
-                .look_up(place, &mut until, &arrival)
+            tables.gate(page).expect("a page").serve();
+            tables.stay(&mut stay).look_up(place, &mut until, &arrival)
         });
         assert!(matches!(verdict, Some(Verdict::Run(_))), "{verdict:?}");
         assert_eq!(self.counts(), [1, 1, 0, 0]);
@@ -138,10 +136,8 @@ fn a_ticket_whose_holder_leaves_at_his_page_is_as_good_as_before() {
     let mut site = StartSite::new();
     assert_eq!(site.counts(), [1, 1, 0, 0]);
     let (now, mut stay, place) = (site.now, site.stay, site.place);
-    site.state.locked(|tables, wakes| {
-        tables
-            .stay(&mut stay, now, wakes)
-            .leave_place(place, owner(2));
+    site.state.locked(now, |tables| {
+        tables.stay(&mut stay).leave_place(place, owner(2));
     });
     assert_eq!((stay.session, stay.begun), (0, false));
     site.is_out_again();
@@ -155,19 +151,15 @@ fn so_it_is_where_the_page_is_another_rooms() {
     for lobby_of_the_page in [0, OTHER + 1] {
         let mut site = StartSite::new();
         let (now, mut stay, place) = (site.now, site.stay, site.place);
-        site.state.locked(|tables, wakes| {
-            tables
-                .stay(&mut stay, now, wakes)
-                .leave_place(place, owner(2));
+        site.state.locked(now, |tables| {
+            tables.stay(&mut stay).leave_place(place, owner(2));
             tables.gates[PAGE as usize].lobby = lobby_of_the_page;
         });
         let (first, old) = site.begins(3, PAGE);
         let (mut stay, place) = site.begins(4, PAGE);
         assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER, "{first:?}");
-        site.state.locked(|tables, wakes| {
-            tables
-                .stay(&mut stay, now, wakes)
-                .leave_place(place, owner(4));
+        site.state.locked(now, |tables| {
+            tables.stay(&mut stay).leave_place(place, owner(4));
         });
         site.is_out_again();
     }
@@ -178,11 +170,9 @@ fn so_is_that_of_one_who_was_gone_when_his_turn_at_the_page_came() {
     let mut site = StartSite::new();
     let (now, mut stay, place, ticket) = (site.now, site.stay, site.place, site.ticket);
     site.is_let_in(stay, place, 2);
-    site.state.locked(|tables, wakes| {
+    site.state.locked(now, |tables| {
         let came = (now, Some(ticket));
-        tables
-            .stay(&mut stay, now, wakes)
-            .turn_down(0, owner(2), came);
+        tables.stay(&mut stay).turn_down(0, owner(2), came);
     });
     site.is_out_again();
     // The page is free: the holder runs at once.
@@ -199,8 +189,7 @@ fn so_is_that_of_one_whose_child_died() {
     site.is_out_again();
     // Nor does a page that the visitor never reached say what sessions ask for.
     let later = now + Micros::from_secs(20);
-    site.state
-        .locked(|tables, wakes| tables.tick_since(now, later, wakes));
+    site.state.locked(later, |tables| tables.tick_since(now));
     let counts = site.state.starts().counts;
     assert_eq!((counts.unnamed, counts.idle), (1, 0));
 }
@@ -209,8 +198,7 @@ fn so_is_that_of_one_whose_child_died() {
 fn so_is_that_of_one_who_waited_when_the_server_went_down() {
     let mut site = StartSite::new();
     let now = site.now;
-    site.state
-        .locked(|tables, wakes| tables.begin_anew(now, wakes));
+    site.state.locked(now, |tables| tables.begin_anew());
     site.is_out_again();
 }
 
@@ -219,9 +207,9 @@ fn who_is_sent_away_because_the_server_stops_has_a_ticket() {
     let mut site = StartSite::new();
     let (now, mut stay, place, tickets) = (site.now, site.stay, site.place, [site.ticket]);
     let arrival = arrival(2, &tickets);
-    let (verdict, _) = site
-        .state
-        .locked(|tables, wakes| tables.stay(&mut stay, now, wakes).stopping(place, &arrival));
+    let (verdict, _) = site.state.locked(now, |tables| {
+        tables.stay(&mut stay).stopping(place, &arrival)
+    });
     let Some(Verdict::Refuse(refusal)) = verdict else {
         panic!("it cannot run: {verdict:?}")
     };
@@ -241,10 +229,8 @@ fn a_ticket_presented_again_takes_over_the_place_at_the_page() {
     assert_eq!(site.counts(), [1, 1, 0, 0]);
     // The former access leaves: nothing of the place belongs to it any more.
     let mut left = site.stay;
-    site.state.locked(|tables, wakes| {
-        tables
-            .stay(&mut left, now, wakes)
-            .leave_place(old, owner(2));
+    site.state.locked(now, |tables| {
+        tables.stay(&mut left).leave_place(old, owner(2));
     });
     assert_eq!(site.waiting(), 1);
     site.is_let_in(stay, place, 3);
@@ -255,10 +241,8 @@ fn a_ticket_presented_again_takes_over_the_place_at_the_page() {
 fn a_ticket_presented_again_takes_over_the_place_in_the_session_queue() {
     let mut site = StartSite::new();
     let (now, mut stay, place, ticket) = (site.now, site.stay, site.place, site.ticket);
-    site.state.locked(|tables, wakes| {
-        tables
-            .stay(&mut stay, now, wakes)
-            .leave_place(place, owner(2));
+    site.state.locked(now, |tables| {
+        tables.stay(&mut stay).leave_place(place, owner(2));
         tables.starts[0].due = now + Micros::from_secs(1);
     });
     let wait = |site: &mut StartSite, visitor| {
@@ -283,7 +267,7 @@ fn where_workers_are_few_a_session_waits_with_one_access() {
     let mut site = StartSite::new();
     let (mut stay, place, now) = (site.stay, site.place, site.now);
     site.is_let_in(stay, place, 2);
-    site.state.locked(|tables, _| {
+    site.state.locked(Micros::ZERO, |tables| {
         let mut members = tables.membership();
         members.name(&mut stay, owner(2), member, now);
         let at = stay.session - 1;
@@ -302,7 +286,7 @@ fn where_workers_are_few_a_session_waits_with_one_access() {
     let (stay, verdict) = comes(4);
     assert!(matches!(verdict, Some(Verdict::Refuse(_))), "{verdict:?}");
     assert_eq!(stay.session, 0);
-    let (known, _) = site.state.locked(|tables, _| {
+    let (known, _) = site.state.locked(Micros::ZERO, |tables| {
         let session = *tables.sessions.all().next().expect("it goes on");
         (
             session.in_hand(),
@@ -332,7 +316,7 @@ fn presented_to_a_child_that_is_full_it_is_his_again() {
         let asks = Asks { keys: &[], starts };
         let (verdict, _) = site
             .state
-            .locked(|tables, wakes| tables.stay(&mut stay, now, wakes).enter(asks, &full).0);
+            .locked(now, |tables| tables.stay(&mut stay).enter(asks, &full).0);
         let Some(Verdict::Refuse(refusal)) = verdict else {
             panic!("no worker is left: {verdict:?}")
         };
@@ -344,10 +328,8 @@ fn presented_to_a_child_that_is_full_it_is_his_again() {
         assert_eq!((stay.gate, stay.session), (LOBBY, 0));
         assert_eq!(site.counts(), [1, 1, 0, 0], "no other was sold");
         let (mut stay, place) = (site.stay, site.place);
-        site.state.locked(|tables, wakes| {
-            tables
-                .stay(&mut stay, now, wakes)
-                .leave_place(place, owner(2));
+        site.state.locked(now, |tables| {
+            tables.stay(&mut stay).leave_place(place, owner(2));
         });
         site.is_out_again();
         site.begins(3, PAGE);
@@ -383,13 +365,14 @@ fn a_priority_is_worth_its_eighths_of_the_bound_to_a_member_and_to_a_stranger() 
         let (stay, place, now) = (site.stay, site.place, site.now);
         site.is_let_in(stay, place, 2);
         let mut stay = stay;
-        site.state.locked(|tables, _| {
+        site.state.locked(Micros::ZERO, |tables| {
             let mut members = tables.membership();
             members.name(&mut stay, owner(2), member, now);
             members.leave(&mut stay, owner(2), Micros::ZERO, now);
         });
-        site.state
-            .locked(|tables, _| tables.gates[PAGE as usize].terms.wait_limit = fixed(9));
+        site.state.locked(Micros::ZERO, |tables| {
+            tables.gates[PAGE as usize].terms.wait_limit = fixed(9)
+        });
         let come = |site: &mut StartSite, visitor, priority, keys: &[u64]| {
             let arrival = Arrival {
                 priority,
@@ -405,9 +388,9 @@ fn a_priority_is_worth_its_eighths_of_the_bound_to_a_member_and_to_a_stranger() 
         site.now = site.now + Micros::from_millis(waited_ms);
         let other = come(&mut site, 4, priorities[1], &[]);
         let now = site.now;
-        site.state.locked(|tables, wakes| {
+        site.state.locked(now, |tables| {
             tables.permits[PAGE as usize].release(0, owner(2));
-            tables.gate(PAGE, now, wakes).expect("a page").serve();
+            tables.gate(PAGE).expect("a page").serve();
         });
         let granted = [his, other].map(|place| site.state.wake_word(place) == wake::GRANTED);
         assert_eq!(
@@ -424,7 +407,7 @@ fn by_progress_the_session_nearest_its_end_is_let_in_first() {
         let mut site = StartSite::new();
         let (stay, place, now) = (site.stay, site.place, site.now);
         site.is_let_in(stay, place, 2);
-        site.state.locked(|tables, _| {
+        site.state.locked(Micros::ZERO, |tables| {
             tables.gates[PAGE as usize].terms.progress = progress;
             let mut finished = Session::default();
             finished.accesses = 8;
@@ -449,9 +432,9 @@ fn by_progress_the_session_nearest_its_end_is_let_in_first() {
             };
             seat.place
         });
-        site.state.locked(|tables, wakes| {
+        site.state.locked(now, |tables| {
             tables.permits[PAGE as usize].release(0, owner(2));
-            tables.gate(PAGE, now, wakes).expect("a page").serve();
+            tables.gate(PAGE).expect("a page").serve();
         });
         let granted = places.map(|place| site.state.wake_word(place) == wake::GRANTED);
         assert_eq!(granted, order, "{progress}");
@@ -466,20 +449,20 @@ fn each_access_of_a_session_is_a_visit_whether_it_waits_or_not() {
     let (mut stay, place, now) = (site.stay, site.place, site.now);
     site.is_let_in(stay, place, 2);
     let visits = |site: &mut StartSite| {
-        let (visits, _) = (site.state).locked(|tables, _| {
+        let (visits, _) = (site.state).locked(Micros::ZERO, |tables| {
             let session = tables.sessions.all().next().expect("it goes on");
             [PAGE, OTHER].map(|page| session.visits()[page as usize] as u32)
         });
         visits
     };
-    site.state.locked(|tables, _| {
+    site.state.locked(Micros::ZERO, |tables| {
         let mut members = tables.membership();
         members.name(&mut stay, owner(2), member, now);
         members.leave(&mut stay, owner(2), Micros::ZERO, now);
     });
     assert_eq!(visits(&mut site), [1, 0], "which began it");
     // Entered without the lock on the gates; then on to the queue there, as no permit is free.
-    let (mut stay, _) = site.state.locked(|tables, _| {
+    let (mut stay, _) = site.state.locked(Micros::ZERO, |tables| {
         let session = (tables.membership()).enter((0, PAGE), &[member], owner(3), now);
         Stay {
             session,
@@ -493,10 +476,8 @@ fn each_access_of_a_session_is_a_visit_whether_it_waits_or_not() {
         keys: &[member],
         starts: false,
     };
-    let ((verdict, _), _) = site.state.locked(|tables, wakes| {
-        tables
-            .stay(&mut stay, now, wakes)
-            .enter(asks, &arrival(3, &[]))
+    let ((verdict, _), _) = site.state.locked(now, |tables| {
+        tables.stay(&mut stay).enter(asks, &arrival(3, &[]))
     });
     assert!(matches!(verdict, Some(Verdict::Wait(_))), "{verdict:?}");
     assert_eq!(visits(&mut site), [2, 0], "once");
@@ -511,30 +492,30 @@ fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
     let now = site.now;
     let queued = |site: &mut StartSite| {
         site.state
-            .locked(|tables, wakes| tables.tick_since(now - Micros::from_secs(1), now, wakes));
+            .locked(now, |tables| tables.tick_since(now - Micros::from_secs(1)));
         site.state.starts().queues.at(now)
     };
     // Two pages, and one member waits.
     assert_eq!(queued(&mut site), Some(50));
     let mut site = StartSite::new();
-    site.state.locked(|tables, _| {
+    site.state.locked(Micros::ZERO, |tables| {
         // The same, and the page where the member waits is not the room's own.
         (tables.rooms[0].n_pages, tables.rooms[0].pages[0]) = (1, OTHER + 1);
     });
     assert_eq!(queued(&mut site), Some(50), "the session has come there");
     let (stay, _) = site.begins(3, PAGE);
     let mut stay = stay;
-    site.state.locked(|tables, wakes| {
+    site.state.locked(now, |tables| {
         let mut members = tables.membership();
         members.name(&mut stay, owner(3), 99, now);
-        tables.tick_since(now - Micros::from_secs(1), now, wakes);
+        tables.tick_since(now - Micros::from_secs(1));
     });
     let (_, verdict) = site.asks(arrival(4, &[]), PAGE, &[99]);
     assert!(matches!(verdict, Some(Verdict::Wait(_))), "{verdict:?}");
     site.now = site.now + Micros::from_secs(1);
     let now = site.now;
     site.state
-        .locked(|tables, wakes| tables.tick_since(now - Micros::from_secs(1), now, wakes));
+        .locked(now, |tables| tables.tick_since(now - Micros::from_secs(1)));
     assert_eq!(
         site.state.starts().queues.at(now),
         Some(100),
@@ -548,12 +529,12 @@ fn a_page_that_the_configuration_names_no_more_counts_no_more_and_is_forgotten()
     let now = site.now;
     let known = |site: &State| site.starts().capacity.gates().flatten().count();
     site.asks(arrival(3, &[]), OTHER, &[]);
-    site.state.locked(|tables, wakes| {
+    site.state.locked(now, |tables| {
         tables.starts[0].capacity.number(OTHER);
         // The next configuration has one of the two.
         tables.rooms[0].generation = 1;
         tables.pages[PAGE as usize].generation = 1;
-        tables.tick_since(now - Micros::from_secs(1), now, wakes);
+        tables.tick_since(now - Micros::from_secs(1));
     });
     assert_eq!(
         site.state.starts().queues.at(now),
@@ -563,7 +544,7 @@ fn a_page_that_the_configuration_names_no_more_counts_no_more_and_is_forgotten()
     assert_eq!(known(&site.state), 2);
     let (lobby, starts) = (terms(fixed(4)), site.state.starts().terms);
     site.state
-        .locked(|tables, _| tables.enter_lobby("", 1, lobby, starts, now));
+        .locked(now, |tables| tables.enter_lobby("", 1, lobby, starts));
     let known: Vec<u32> = (site.state.starts().capacity.gates().flatten())
         .map(|(gate, _)| gate)
         .collect();
@@ -575,7 +556,7 @@ fn idle_sessions_are_over_however_late_ticks_come() {
     // Always in an even second: ticks at these times alone would never look at half of the table.
     let mut site = StartSite::new();
     let (begin, idle) = (site.now, Micros::from_secs(60));
-    site.state.locked(|tables, _| {
+    site.state.locked(Micros::ZERO, |tables| {
         for n in 0..40 {
             let (key, owner) = (7_919 * (n + 1), owner(3 + n as u32).0);
             let at = tables
@@ -591,19 +572,18 @@ fn idle_sessions_are_over_however_late_ticks_come() {
     });
     let known = site
         .state
-        .locked(|tables, _| tables.sessions.all().count())
+        .locked(Micros::ZERO, |tables| tables.sessions.all().count())
         .0;
     assert_eq!(known, 41, "and the story's own");
     let mut since = begin + Micros::from_secs(24 * 3600);
     for _ in 0..8 {
         let now = since + Micros::from_secs(2);
-        site.state
-            .locked(|tables, wakes| tables.tick_since(since, now, wakes));
+        site.state.locked(now, |tables| tables.tick_since(since));
         since = now;
     }
     let known = site
         .state
-        .locked(|tables, _| tables.sessions.all().count())
+        .locked(Micros::ZERO, |tables| tables.sessions.all().count())
         .0;
     assert_eq!(known, 1, "the story's own has an access in hand");
 }
@@ -631,7 +611,9 @@ fn of_the_places_the_session_gate_has_what_members_do_not_need() {
     state.share_places(workers);
     assert_eq!(parked(&state), [6, 6, 6, 6, 75]);
     // Told to have an equally long queue: no other gate's tickets are in its way.
-    state.locked(|tables, _| tables.gates[2].terms.wait_limit = fixed(40));
+    state.locked(Micros::ZERO, |tables| {
+        tables.gates[2].terms.wait_limit = fixed(40)
+    });
     state.share_places(workers);
     assert_eq!(parked(&state), [0, 0, 40, 0, 60]);
 }

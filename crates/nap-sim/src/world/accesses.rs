@@ -95,8 +95,8 @@ impl World {
             return false;
         };
         let (excused, _) = self.ask(&mut access.clone(), |_, house, arrival| {
-            house.locked(|tables, now, wakes| {
-                let view = tables.gate(0, now, wakes).expect("there is one gate");
+            house.locked(|tables| {
+                let view = tables.gate(0).expect("there is one gate");
                 let mut tickets = arrival.tickets.iter();
                 tickets.any(|ticket| view.until_prime(ticket, arrival.bind()) == Some(Micros::ZERO))
             })

@@ -166,9 +166,7 @@ impl World {
         if let Some(oracle) = &mut self.oracle {
             oracle.restarted(&self.state);
         }
-        let ((), _) = self
-            .state
-            .locked(|tables, wakes| tables.begin_anew(now, wakes));
+        let ((), _) = self.state.locked(now, |tables| tables.begin_anew());
         for child in &self.state.children {
             child.pid.store(0, Relaxed);
         }

@@ -80,9 +80,9 @@ impl Access {
     pub fn would_be_refused(&mut self, house: &mut impl House, arrival: &mut Arrival<'_>) -> bool {
         let (waiting, access) = (house.waiting(), *self);
         let outside = house.outside(house.now());
-        let refused = house.locked(|tables, now, wakes| {
+        let refused = house.locked(|tables| {
             waiting.look(&access, tables.children, arrival);
-            let mut view = tables.gate(access.gate, now, wakes)?;
+            let mut view = tables.gate(access.gate)?;
             if let Some(outside) = outside {
                 view.note_outside(outside);
             }
@@ -107,12 +107,12 @@ impl Access {
             None => house.outside(self.entered),
         };
         let access = &*self;
-        let entered = house.locked(|tables, now, wakes| {
+        let entered = house.locked(|tables| {
             waiting.look(access, tables.children, arrival);
             let (verdict, redeemed) = match &mut stay {
-                Some(stay) => tables.stay(stay, now, wakes).enter(asks, arrival),
+                Some(stay) => tables.stay(stay).enter(asks, arrival),
                 None => {
-                    let mut view = tables.gate(access.gate, now, wakes)?;
+                    let mut view = tables.gate(access.gate)?;
                     if let Some(outside) = outside {
                         view.note_outside(outside);
                     }
@@ -126,7 +126,7 @@ impl Access {
                 }
                 alarm = stay
                     .as_mut()
-                    .and_then(|stay| tables.stay(stay, now, wakes).alarm(seat.place));
+                    .and_then(|stay| tables.stay(stay).alarm(seat.place));
             }
             Some((verdict, redeemed, alarm))
         });

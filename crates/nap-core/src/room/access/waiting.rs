@@ -13,14 +13,14 @@ impl Access {
     pub fn look_up(&mut self, house: &mut impl House, arrival: &Arrival<'_>) -> Look {
         let (mut stay, mut until) = (self.stay(house), self.until);
         let place = self.place;
-        let seen = house.locked(|tables, now, wakes| {
+        let seen = house.locked(|tables| {
             let Some(stay) = &mut stay else {
-                let mut view = tables.gate(self.gate, now, wakes)?;
+                let mut view = tables.gate(self.gate)?;
                 let verdict = view.look_up(place, &mut until, arrival);
                 return Some((verdict.map(Some), None));
             };
             let at = stay.gate;
-            let mut view = tables.stay(stay, now, wakes);
+            let mut view = tables.stay(stay);
             let verdict = view.look_up(place, &mut until, arrival);
             let place = match &verdict {
                 Some(Verdict::Wait(seat)) => seat.place,
@@ -48,16 +48,14 @@ impl Access {
 
     /// The server goes down under its wait. None: no lock is to be had.
     pub fn stopping(&mut self, house: &mut impl House, arrival: &Arrival<'_>) -> Option<Verdict> {
-        let mut stay = self.stay(house);
-        let stopped = house.locked(|tables, now, wakes| match &mut stay {
-            Some(stay) => tables.stay(stay, now, wakes).stopping(self.place, arrival),
-            None => {
-                let mut view = tables.gate(self.gate, now, wakes)?;
-                Some(view.stopping(self.place, arrival))
-            }
-        });
-        self.stands(stay, None);
-        let verdict = stopped.flatten()?;
+        let place = self.place;
+        self.alarm = Micros::ZERO;
+        let verdict = self.settled(
+            house,
+            |view| view.stopping(place, arrival),
+            |view| Some(view.stopping(place, arrival)),
+        );
+        let verdict = verdict.flatten()?;
         if !matches!(verdict, Verdict::Wait(_)) {
             self.waiters_of(house.child()).fetch_sub(1, Relaxed);
         }
@@ -85,20 +83,13 @@ impl Access {
 
     /// Its turn came when nobody was there any more to be answered: nothing has run.
     pub fn turned_down(&mut self, house: &mut impl House) {
-        let mut stay = self.stay(house);
+        let (permit, owner) = (self.permit, self.owner);
         let came = (self.entered, self.ticket());
-        house.locked(|tables, now, wakes| match &mut stay {
-            Some(stay) => {
-                let mut view = tables.stay(stay, now, wakes);
-                view.turn_down(self.permit, self.owner, came);
-            }
-            None => {
-                if let Some(mut view) = tables.gate(self.gate, now, wakes) {
-                    view.gone_granted(self.permit, self.owner, came.0, came.1);
-                }
-            }
-        });
-        self.put_stay(stay);
+        self.settled(
+            house,
+            |view| view.turn_down(permit, owner, came),
+            |view| view.gone_granted(permit, owner, came.0, came.1),
+        );
         house.child().running.fetch_sub(1, Relaxed);
         self.state = AccessState::Left;
         self.granted = Micros::ZERO;
@@ -106,16 +97,12 @@ impl Access {
 
     #[cold]
     pub(super) fn leave_place(&mut self, house: &mut impl House) {
-        let mut stay = self.stay(house);
-        house.locked(|tables, now, wakes| match &mut stay {
-            Some(stay) => (tables.stay(stay, now, wakes)).leave_place(self.place, self.owner),
-            None => {
-                if let Some(mut view) = tables.gate(self.gate, now, wakes) {
-                    view.gone(self.place, self.owner);
-                }
-            }
-        });
-        self.put_stay(stay);
+        let (place, owner) = (self.place, self.owner);
+        self.settled(
+            house,
+            |view| view.leave_place(place, owner),
+            |view| view.gone(place, owner),
+        );
         self.waiters_of(house.child()).fetch_sub(1, Relaxed);
     }
 }
