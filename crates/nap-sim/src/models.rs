@@ -20,7 +20,6 @@ use nap_core::room::permits::Permits;
 use nap_core::room::places::wake;
 use nap_core::room::stay::Asks;
 use nap_core::room::terms::{Choice, Terms, how};
-use nap_core::room::wakes::Wakes;
 
 const NOW: Micros = Micros::from_secs(1000);
 /// Preemptions of a thread besides those where it blocks: most faults need one or two.
@@ -150,11 +149,8 @@ impl House for Modelled<'_> {
         0
     }
 
-    fn locked<R>(
-        &mut self,
-        act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
-    ) -> Option<R> {
-        let locked = |state: &mut State| state.locked(now, |tables| act(tables, NOW, wakes)).0;
+    fn locked<R>(&mut self, act: impl FnOnce(&mut Tables<'_>) -> R) -> Option<R> {
+        let locked = |state: &mut State| state.locked(NOW, act).0;
         Some(self.site.locked(locked))
     }
 }
