@@ -15,7 +15,7 @@ use nap_core::oxthas::choice::{Ask, Member};
 use nap_core::oxthas::engine::{End, Engine, EngineTerms, Head, Law};
 use nap_core::oxthas::executor::Executor;
 use nap_core::oxthas::flight::Flight;
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 use nap_testkit::Httpd;
 use nap_testkit::backends::{Backend, MODULES, balancer};
 use std::io::Write as _;

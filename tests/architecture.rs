@@ -14,7 +14,6 @@ type May = (&'static str, &'static [&'static str]);
 const CORE: &[May] = &[
     ("charset", &[]),
     ("micros", &[]),
-    ("rng", &["micros"]),
     ("row", &[]),
     ("control", &["nap", "room"]),
     ("nap", &["micros", "row"]),

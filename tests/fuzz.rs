@@ -5,7 +5,7 @@
 #[path = "fuzz/targets.rs"]
 mod targets;
 
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 use nap_testkit::long;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -22,7 +22,6 @@ use mod_nap::shm::segment::Segment;
 use nap_core::bwshare::till::Books as _;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
-use nap_core::rng::Rng;
 use nap_core::room::Tables;
 use nap_core::room::access::{self, Access, Look, Waiting};
 use nap_core::room::arrival::Arrival;
@@ -34,6 +33,7 @@ use nap_core::room::places::wake;
 use nap_core::room::stay::{Asks, Membership};
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::{Reason, Verdict};
+use nap_rng::Rng;
 use nap_sim::house;
 use nap_testkit::long;
 

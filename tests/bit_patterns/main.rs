@@ -16,7 +16,7 @@ use mod_nap::shm::clock;
 use mod_nap::shm::segment::{Head, Segment};
 use mod_nap::state_file;
 use nap_core::micros::Micros;
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 use nap_testkit::long;
 use nix::sys::resource::{Resource, setrlimit};
 use server::Server;

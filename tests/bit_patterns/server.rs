@@ -7,7 +7,6 @@ use mod_nap::shm::segment::Segment;
 use mod_nap::wall::Wall;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::{Ticket, name_hash};
-use nap_core::rng::Rng;
 use nap_core::room::Tables;
 use nap_core::room::arrival::Arrival;
 use nap_core::room::children::{Parking, Workers};
@@ -21,6 +20,7 @@ use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::Verdict;
 use nap_core::sqs::page_scheduler::{Pace, law};
 use nap_core::telepoll::{Form, Mode, PollTerms};
+use nap_rng::Rng;
 
 /// An access a test knows of.
 #[derive(Clone, Copy)]

@@ -6,7 +6,6 @@
 //!   telepoll
 //!   room                         composes them: enter, events, leave
 //!   conf, control                directives; an administrator's orders
-//!   rng                          repeatable random numbers, for simulators and tests
 //! ```
 //!
 //! An **access** is a state machine without blocking calls: [`room`] decides and returns a value;
@@ -23,7 +22,6 @@ pub mod control;
 pub mod micros;
 pub mod nap;
 pub mod oxthas;
-pub mod rng;
 pub mod room;
 pub mod row;
 pub mod sqs;

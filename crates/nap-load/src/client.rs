@@ -22,7 +22,7 @@ use crate::plan::{Behaviour, Move, Plan};
 use crate::tally::{Outcome, Served, Tally, Try};
 use crate::ticket::{Answer, Group, NAP_TICKET, Reason, Ticket, cookies, understand};
 use crate::wire::{Fault, Reply, Wire};
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 
 /// What all visitors share.
 pub struct World {

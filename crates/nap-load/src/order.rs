@@ -121,7 +121,7 @@ impl Counts {
 mod tests {
     use super::*;
     use crate::ticket::Group;
-    use nap_core::rng::Rng;
+    use nap_rng::Rng;
 
     fn post(began: u64, done: u64, told: Option<u64>) -> Served {
         let secs = Micros::from_secs;

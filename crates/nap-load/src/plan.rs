@@ -13,7 +13,7 @@ use nap_core::micros::Micros;
 use crate::args::{Accept, Args, Arrivals, Common, Manner, Present, Slow, Source};
 use crate::slow::Form;
 use crate::ticket::{Group, Ticket};
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 
 /// How a visitor behaves throughout the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

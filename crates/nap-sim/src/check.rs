@@ -11,11 +11,11 @@ use nap_core::bwshare::horizons::Horizons;
 use nap_core::bwshare::limits::{Lane, Limits, Rule};
 use nap_core::micros::Micros;
 use nap_core::nap::laws::Laws;
-use nap_core::rng::Rng;
 use nap_core::room::children::Workers;
 use nap_core::room::counts::Counts;
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::sqs::page_scheduler::Pace;
+use nap_rng::Rng;
 
 /// What a check counted.
 #[derive(Clone, Copy, Default, Debug)]

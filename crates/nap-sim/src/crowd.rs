@@ -2,8 +2,8 @@
 
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
-use nap_core::rng::Rng;
 use nap_core::room::verdict::Refusal;
+use nap_rng::Rng;
 
 /// Shares of visitors who are not obedient, and what they do instead.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use nap_core::micros::Micros;
-use nap_core::rng::Rng;
 use nap_core::telepoll::{Asks, PollTerms};
+use nap_rng::Rng;
 
 /// Clients, what they poll, and the server.
 #[derive(Clone, Debug)]

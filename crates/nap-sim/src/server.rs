@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nap_core::micros::Micros;
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 
 /// How jobs' work is distributed.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -14,12 +14,12 @@ use super::house;
 use super::state::State;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
-use nap_core::rng::Rng;
 use nap_core::room::access;
 use nap_core::room::arrival::Arrival;
 use nap_core::room::counts::Counts;
 use nap_core::room::owner::Owner;
 use nap_core::room::terms::Terms;
+use nap_rng::Rng;
 
 mod debts;
 mod faults;

@@ -7,10 +7,10 @@ use super::server::{Curve, Law, Service};
 use nap_core::bwshare::limits::Limits;
 use nap_core::micros::Micros;
 use nap_core::nap::laws::Laws;
-use nap_core::rng::Rng;
 use nap_core::room::children::Workers;
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::sqs::page_scheduler::Pace;
+use nap_rng::Rng;
 
 /// When visitors come for the first time.
 #[derive(Clone, PartialEq, Debug)]

@@ -17,7 +17,7 @@ use nap_core::oxthas::executor::Executor;
 use nap_core::oxthas::flight::Flight;
 use nap_core::oxthas::history::{HISTORY, Span};
 use nap_core::oxthas::penalty::Failure;
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 
 /// Activities of a process.
 pub const STAGES: usize = 5;

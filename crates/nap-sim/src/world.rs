@@ -21,10 +21,10 @@ use super::setup::{Setup, Verb, Visit};
 use super::state::State;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
-use nap_core::rng::Rng;
 use nap_core::room::access;
 use nap_core::sqs::page_scheduler::PERIOD;
 use nap_core::sqs::page_scheduler::law;
+use nap_rng::Rng;
 
 /// The world begins here: not at zero, which means "never".
 const BEGINNING: Micros = Micros::from_secs(1000);

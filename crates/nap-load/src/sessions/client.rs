@@ -12,7 +12,7 @@ use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, COOKIE, HeaderValue};
 use hyper::{Method, Request, Uri};
 use nap_core::micros::Micros;
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 use serde_json::Value;
 
 use super::book::{Completion, Fate, SessionsBook, SessionsTry};

@@ -7,7 +7,7 @@ use hyper::body::Bytes;
 use hyper::header::HeaderMap;
 use hyper::{Method, Uri};
 use nap_core::micros::Micros;
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 
 use super::args::{Law, SessionsArgs};
 use crate::args::{Accept, Source};

@@ -305,8 +305,8 @@ mod tests {
     use super::super::{Coming, Kind, Order, Patience, Site, Think, found};
     use super::*;
     use crate::server::{Law, Service};
-    use nap_core::rng::Rng;
     use nap_core::room::terms::{Terms, how};
+    use nap_rng::Rng;
 
     /// A site of several pages, of any kind, where everything goes wrong.
     fn any(seed: u64) -> Site {

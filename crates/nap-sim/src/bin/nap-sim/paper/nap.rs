@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use nap_core::micros::Micros;
-use nap_core::rng::Rng;
 use nap_core::room::terms::{Choice, how};
+use nap_rng::Rng;
 use nap_sim::figures::Figures;
 use nap_sim::plot::{Figure, Panel};
 use nap_sim::report::{Report, Table, number};

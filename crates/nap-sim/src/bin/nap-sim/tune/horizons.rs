@@ -2,7 +2,7 @@
 
 use nap_core::bwshare::horizons::{HORIZONS, Horizons};
 use nap_core::bwshare::service::{Service, ServiceTerms, Steering, TEST_NS};
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 use nap_sim::report::{Report, Table, number, percent};
 
 use super::TuneLab;

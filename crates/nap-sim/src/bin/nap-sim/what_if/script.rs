@@ -18,7 +18,7 @@
 use std::path::Path;
 
 use nap_core::micros::Micros;
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 use nap_sim::setup::{Verb, Visit};
 
 use super::{access_log, words};

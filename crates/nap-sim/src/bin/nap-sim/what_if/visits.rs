@@ -3,7 +3,7 @@
 
 use nap_core::micros::Micros;
 use nap_core::nap::laws::Laws;
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 use nap_sim::plot::{Figure, Panel, Point};
 use nap_sim::report::{Report, Table, number, percent};
 use nap_sim::server::{Curve, Law, Service};

@@ -1,6 +1,6 @@
 //! [`Rng`]: SplitMix64, enough randomness for arrivals and behaviour, the same for the same seed.
 
-use crate::micros::Micros;
+use nap_core::micros::Micros;
 
 /// A stream of random numbers. Streams of different `(seed, stream)` are unrelated.
 #[derive(Clone, Debug)]
