@@ -21,7 +21,7 @@ const CORE: &[May] = &[
     ("oxthas", &["micros", "row"]),
     ("telepoll", &["micros", "row"]),
     ("sqs", &["micros", "row"]),
-    ("room", &["micros", "nap", "sqs", "telepoll"]),
+    ("room", &["micros", "nap", "row", "sqs", "telepoll"]),
     (
         "conf",
         &[

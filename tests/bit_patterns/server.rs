@@ -156,7 +156,7 @@ impl Server {
             },
             bind: self.rng.below(2) as u32,
             parked: 18,
-            ..Terms::EMPTY
+            ..Terms::default()
         }
     }
 

@@ -37,7 +37,7 @@ fn every_key_is_documented_and_no_other() {
             on: 1,
             ..StartTerms::default()
         };
-        let entered = tables.enter_lobby("board", 0, TERMS, starts);
+        let entered = tables.enter_lobby("board", 0, *TERMS, starts);
         entered.expect("there is room");
         let begun = tables
             .sessions

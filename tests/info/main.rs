@@ -4,6 +4,7 @@ mod crowd;
 mod keys;
 mod sale;
 
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crowd::{Crowd, arrival};
@@ -42,7 +43,7 @@ const PREFORK: Workers = Workers {
     on_workers: 0,
 };
 
-const TERMS: Terms = Terms {
+static TERMS: LazyLock<Terms> = LazyLock::new(|| Terms {
     bound: Micros::from_secs(4),
     run_ready: 2,
     history: 100,
@@ -77,8 +78,8 @@ const TERMS: Terms = Terms {
     },
     bind: 0,
     parked: 30,
-    ..Terms::EMPTY
-};
+    ..Terms::default()
+});
 
 const FILES: Files<'_> = Files {
     style: "/nap-ticket/info.css?v=1",
@@ -109,7 +110,7 @@ fn room(tables: &mut Tables<'_>, name: &str) {
     tables.rooms[0].pages[0] = 1;
     let gate = &mut tables.gates[0];
     (gate.kind, gate.room_hash, gate.gate_hash) = (1, name_hash(name), name_hash(""));
-    gate.terms = TERMS;
+    gate.terms = *TERMS;
     tables.permits[0].set_limit(TERMS.run_ready);
     tables.children[0].pid.store(4711, Relaxed);
     tables.children[0].running.store(1, Relaxed);

@@ -40,7 +40,7 @@ fn permits_that_stand_empty_while_tickets_are_out_are_told_with_the_reason() {
     let fixed = |n| Choice { how: how::FIXED, n };
     let plain = Terms {
         prime: Micros::ZERO,
-        ..TERMS
+        ..*TERMS
     };
     let share = Terms {
         share: fixed(100_000),
@@ -159,7 +159,7 @@ fn the_sale_is_told_with_its_rate_its_windows_and_what_they_rest_on() {
     let fixed = |n| Choice { how: how::FIXED, n };
     let plain = Terms {
         prime: Micros::ZERO,
-        ..TERMS
+        ..*TERMS
     };
     let prime = Terms {
         prime: Micros::from_secs(30),

@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 /// An array of `N`, and laid out as one.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
-pub struct Row<T, const N: usize>([T; N]);
+pub struct Row<T, const N: usize>(pub [T; N]);
 
 impl<T: Default, const N: usize> Default for Row<T, N> {
     fn default() -> Self {

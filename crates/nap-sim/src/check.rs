@@ -291,7 +291,7 @@ fn terms(rng: &mut Rng, bound: Micros, c: u32) -> Terms {
         overbook: if rng.chance(0.7) { auto } else { fixed(1.25e6) },
         per_client: auto,
         bind: u32::from(rng.chance(0.2)),
-        ..Terms::EMPTY
+        ..Terms::default()
     }
 }
 

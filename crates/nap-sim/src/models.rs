@@ -48,7 +48,7 @@ impl Site {
             horizon: Micros::from_secs(3600),
             poll: Micros::from_secs(3),
             parked: 20,
-            ..Terms::EMPTY
+            ..Terms::default()
         };
         let state = State::new(terms, 4, 4, 7);
         let permits = state.shared_permits();

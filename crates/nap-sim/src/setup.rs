@@ -134,7 +134,7 @@ impl Default for Setup {
                 overbook: auto,
                 per_client: auto,
                 bind: 0,
-                ..Terms::EMPTY
+                ..Terms::default()
             },
             laws: Laws::CHOSEN,
             pace: Pace::default(),

@@ -107,7 +107,7 @@ impl State {
     ) -> State {
         let lobby = sessions.map(|(lobby, ..)| lobby);
         let n = pages.len() + usize::from(lobby.is_some());
-        let mut state = State::new(Terms::EMPTY, places, 1, epoch);
+        let mut state = State::new(Terms::default(), places, 1, epoch);
         state.gates = Gate::unused(n);
         state.permits = (0..n).map(|_| Permits::default()).collect();
         state.recent = (0..n).map(|_| Recent::default()).collect();

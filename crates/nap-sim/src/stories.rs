@@ -44,7 +44,7 @@ fn terms(wait_limit: Choice) -> Terms {
         horizon: secs(3600),
         poll: secs(10),
         parked: 20,
-        ..Terms::EMPTY
+        ..Terms::default()
     }
 }
 

@@ -24,13 +24,6 @@ pub struct BusySpans {
 }
 
 impl BusySpans {
-    /// No queue yet.
-    pub const EMPTY: BusySpans = BusySpans {
-        spans: [[Micros::ZERO; 2]; SPANS],
-        next: 0,
-        full: 0,
-    };
-
     /// As a stray write may leave it.
     #[cfg(test)]
     pub(super) fn of_bits(bits: u64) -> BusySpans {
@@ -86,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_residence_counts_for_its_part_within_queues() {
-        let mut spans = BusySpans::EMPTY;
+        let mut spans = BusySpans::default();
         assert_eq!(spans.share(None, at(0), at(100)), 0.0);
         assert_eq!(spans.share(Some(at(0)), at(0), at(100)), 1.0);
         assert_eq!(spans.share(Some(at(75)), at(0), at(100)), 0.25);
@@ -100,7 +93,7 @@ mod tests {
 
     #[test]
     fn who_ran_faster_than_others_counts_for_less() {
-        let mut spans = BusySpans::EMPTY;
+        let mut spans = BusySpans::default();
         spans.note_full(Micros::from_millis(200), 1.0);
         assert_eq!(spans.share(Some(at(75)), at(0), at(100)), 0.125);
         for _ in 0..100 {
@@ -112,7 +105,7 @@ mod tests {
 
     #[test]
     fn queues_of_long_ago_are_forgotten() {
-        let mut spans = BusySpans::EMPTY;
+        let mut spans = BusySpans::default();
         for n in 0..10 {
             spans.push(at(10 * n), at(10 * n + 5));
         }

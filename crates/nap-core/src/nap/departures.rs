@@ -9,6 +9,7 @@
 //! ALGORITHMS 1.2: `X = k/(t_k - t_0)` over the last <= 100 departures.
 
 use crate::micros::Micros;
+use crate::row::Row;
 
 const RING: usize = 128;
 /// How many departures count, at most.
@@ -18,7 +19,7 @@ pub const ENOUGH: u32 = 10;
 
 /// The departures of the present busy period. Written and read under the gate's lock.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Departures {
     /// When the present busy period began; zero: the queue is empty.
     busy_since: Micros,
@@ -29,7 +30,7 @@ pub struct Departures {
     /// Departures of the present busy period, saturating.
     count: u32,
     /// When they and the window's beginning were; the newest is at `next - 1` modulo [`RING`].
-    times: [Micros; RING],
+    times: Row<Micros, RING>,
     /// Departures ever recorded, modulo 2^32.
     next: u32,
     /// One more than the cold server's departures still to be left out; zero: no queue has begun yet.
@@ -37,17 +38,6 @@ pub struct Departures {
 }
 
 impl Departures {
-    /// Nothing known.
-    pub const EMPTY: Departures = Departures {
-        busy_since: Micros::ZERO,
-        known_span: Micros::ZERO,
-        known_intervals: 0,
-        count: 0,
-        times: [Micros::ZERO; RING],
-        next: 0,
-        cold: 0,
-    };
-
     /// A queue begins, with `running` in Run Ready.
     pub fn begin(&mut self, now: Micros, running: u32) {
         self.end();
@@ -179,7 +169,7 @@ mod tests {
 
     #[test]
     fn whole_rounds_begin_and_end_with_one() {
-        let mut x = Departures::EMPTY;
+        let mut x = Departures::default();
         x.begin(tick(1), 10);
         // Ten permits: all leave within 20 ms, each 100 ms. The first ten are of a cold server.
         for round in 1..=6 {
@@ -196,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_last_ten_tell_of_a_slower_server_while_the_window_does_not() {
-        let mut x = Departures::EMPTY;
+        let mut x = Departures::default();
         x.begin(tick(1), 1);
         depart(&mut x, 10, 10, 9);
         assert_eq!(x.lately(tick(100)), None, "nine");
@@ -214,7 +204,7 @@ mod tests {
 
     #[test]
     fn nine_departures_say_nothing_and_ten_do() {
-        let mut x = Departures::EMPTY;
+        let mut x = Departures::default();
         x.begin(tick(80), 0);
         depart(&mut x, 100, 20, 9);
         assert_eq!(x.throughput(), None);
@@ -224,7 +214,7 @@ mod tests {
 
     #[test]
     fn only_the_last_hundred_count() {
-        let mut x = Departures::EMPTY;
+        let mut x = Departures::default();
         x.begin(tick(1), 0);
         depart(&mut x, 1, 1000, 200);
         depart(&mut x, 300_000, 10, 100);
@@ -233,7 +223,7 @@ mod tests {
 
     #[test]
     fn an_idle_gap_is_no_departure_interval() {
-        let mut x = Departures::EMPTY;
+        let mut x = Departures::default();
         x.begin(tick(1), 0);
         depart(&mut x, 11, 10, 50);
         x.end();
@@ -252,7 +242,7 @@ mod tests {
 
     #[test]
     fn those_who_started_a_cold_server_are_left_out_once() {
-        let mut x = Departures::EMPTY;
+        let mut x = Departures::default();
         x.begin(tick(1), 10);
         depart(&mut x, 980, 0, 10);
         depart(&mut x, 1_000, 20, 11);
@@ -264,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_time_before_anybody_ran_tells_nothing() {
-        let mut x = Departures::EMPTY;
+        let mut x = Departures::default();
         // Some accesses stand outside for three seconds, and no worker takes them up.
         x.begin(tick(1), 0);
         x.begin(tick(3_000), 10);
@@ -276,7 +266,7 @@ mod tests {
 
     #[test]
     fn those_who_began_together_are_as_fast_as_they_are() {
-        let mut x = Departures::EMPTY;
+        let mut x = Departures::default();
         x.begin(tick(1), 0);
         // Ten at once, 100 ms each, twice.
         depart(&mut x, 101, 0, 10);
@@ -286,7 +276,7 @@ mod tests {
 
     #[test]
     fn departures_all_at_once_and_garbage_give_no_rate() {
-        let mut x = Departures::EMPTY;
+        let mut x = Departures::default();
         x.begin(tick(5), 0);
         depart(&mut x, 5, 0, 50);
         assert_eq!(x.throughput(), None);
@@ -296,7 +286,7 @@ mod tests {
             known_intervals: u32::MAX,
             count: u32::MAX,
             known_span: Micros::MAX,
-            times: [Micros::MAX; RING],
+            times: Row([Micros::MAX; RING]),
             next: u32::MAX,
             cold: u32::MAX,
         };

@@ -89,21 +89,6 @@ impl Facts {
 }
 
 impl EarlyCall {
-    /// Nobody is called.
-    pub const EMPTY: EarlyCall = EarlyCall {
-        room_since: Micros::ZERO,
-        room_seen: Micros::ZERO,
-        mark: Micros::ZERO,
-        turning: Micros::ZERO,
-        silent: Micros::ZERO,
-        turn: Micros::ZERO,
-        due: Micros::ZERO,
-        looks: 0,
-        roomy: 0,
-        eager: 0,
-        _pad: 0,
-    };
-
     /// A: no holder whose ticket starts later is called.
     pub fn mark(&self) -> Micros {
         self.mark
@@ -266,7 +251,7 @@ mod tests {
 
     #[test]
     fn nobody_is_called_before_there_has_been_room_for_half_a_second() {
-        let mut call = EarlyCall::EMPTY;
+        let mut call = EarlyCall::default();
         assert!(!looks(&mut call, 0, 250, 4));
         assert!(!looks(&mut call, 500, 500, 0), "a break: it begins anew");
         assert!(!looks(&mut call, 750, 1000, 4));
@@ -276,7 +261,7 @@ mod tests {
 
     #[test]
     fn calls_go_on_while_the_queue_is_short_and_end_when_it_is_not() {
-        let mut call = EarlyCall::EMPTY;
+        let mut call = EarlyCall::default();
         assert!(looks(&mut call, 0, 750, 4));
         call.advance(&facts(750), starts());
         let busy = |ms, queued| Facts {
@@ -295,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_mark_takes_in_what_can_be_served_until_all_have_asked() {
-        let mut call = EarlyCall::EMPTY;
+        let mut call = EarlyCall::default();
         looks(&mut call, 0, 750, 4);
         // Ten places to spare, and 2 a second for the 15 seconds until the fortieth holder has asked.
         call.advance(&facts(750), starts());
@@ -317,7 +302,7 @@ mod tests {
 
     #[test]
     fn who_does_not_ask_is_counted_no_more_after_two_turns() {
-        let mut call = EarlyCall::EMPTY;
+        let mut call = EarlyCall::default();
         looks(&mut call, 0, 750, 4);
         call.advance(&facts(750), starts());
         looks(&mut call, 1000, 10_000, 4);
@@ -328,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_shorter_interval_does_not_end_a_turn() {
-        let mut call = EarlyCall::EMPTY;
+        let mut call = EarlyCall::default();
         looks(&mut call, 0, 25_000, 4);
         call.advance(&facts(25_000), starts().take(1000));
         let before = (call.turn, call.eager, call.silent);
@@ -343,7 +328,7 @@ mod tests {
 
     #[test]
     fn calls_are_as_far_apart_as_accesses_can_be_served() {
-        let mut call = EarlyCall::EMPTY;
+        let mut call = EarlyCall::default();
         looks(&mut call, 0, 750, 4);
         call.advance(&facts(750), starts());
         let mut made = 0;
@@ -369,7 +354,7 @@ mod tests {
 
     #[test]
     fn room_all_the_time_makes_it_call_more() {
-        let mut call = EarlyCall::EMPTY;
+        let mut call = EarlyCall::default();
         looks(&mut call, 0, 25_000, 4);
         assert!(call.eager >= 1, "{call:?}");
         let mut all = 0;
@@ -387,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_one_leaves_the_free_permits_to_be_called_for() {
-        let mut call = EarlyCall::EMPTY;
+        let mut call = EarlyCall::default();
         let fallen = |ms, free| Facts {
             limit: 1,
             claims: 40,

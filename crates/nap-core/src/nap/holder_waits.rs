@@ -19,9 +19,6 @@ pub struct HolderWaits {
 }
 
 impl HolderWaits {
-    /// Nobody came.
-    pub const EMPTY: HolderWaits = HolderWaits { mean_s: 0 };
-
     /// A holder has waited this long for Run Ready; one put off at once counts as waiting the bound.
     pub fn record(&mut self, wait: Micros) {
         let mean_s = self.mean_s();
@@ -45,7 +42,7 @@ mod tests {
 
     #[test]
     fn the_mean_follows_within_some_hundreds() {
-        let mut waits = HolderWaits::EMPTY;
+        let mut waits = HolderWaits::default();
         assert_eq!(waits.mean_s(), 0.0);
         let wait = |waits: &mut HolderWaits, ms, n| {
             (0..n).for_each(|_| waits.record(Micros::from_millis(ms)));

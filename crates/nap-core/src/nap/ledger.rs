@@ -99,6 +99,12 @@ pub struct Ledger {
     begins: [u16; CELLS],
 }
 
+impl Default for Ledger {
+    fn default() -> Ledger {
+        Ledger::EMPTY
+    }
+}
+
 impl Ledger {
     /// No claims.
     pub const EMPTY: Ledger = Ledger {

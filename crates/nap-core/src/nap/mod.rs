@@ -3,9 +3,8 @@
 //! Each file is one noun of the system; `room` puts them together. Laws are pure functions over
 //! seconds as `f64`; what is kept between calls is plain `repr(C)` integers, all zero = empty.
 //!
-//! Each such struct has a constant `EMPTY`, so a test or the simulator writes
-//! `Box::new(Ledger::EMPTY)`; the largest is under a megabyte. A whole gate is too large to pass over
-//! a test's stack: `shm` makes it from zeroed memory.
+//! An empty one is its type's default. The largest have a constant `EMPTY`, as `Box::new(Ledger::EMPTY)`
+//! fits a test's stack; a whole gate does not: `shm` makes it from zeroed memory.
 //!
 //! | file | what it holds | paper | ALGORITHMS |
 //! |---|---|---|---|

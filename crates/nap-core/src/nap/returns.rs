@@ -121,7 +121,7 @@ fn normal_above(x: f64) -> f64 {
 
 /// The fate of the last 1000 closed tickets. Written and read under the gate's lock.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Returns {
     /// Closed tickets ever, saturating at [`WINDOW`].
     closed: u32,
@@ -132,13 +132,6 @@ pub struct Returns {
 }
 
 impl Returns {
-    /// Nothing closed.
-    pub const EMPTY: Returns = Returns {
-        closed: 0,
-        next: 0,
-        bits: [0; 32],
-    };
-
     /// A ticket is closed: it was presented, in time or not, or it never was.
     pub fn record(&mut self, returned: bool) {
         let place = self.next % WINDOW;
@@ -222,7 +215,7 @@ mod tests {
 
     #[test]
     fn only_the_last_thousand_closed_tickets_count() {
-        let mut returns = Returns::EMPTY;
+        let mut returns = Returns::default();
         for _ in 0..99 {
             returns.record(false);
         }
@@ -240,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_recorded_as_far_as_it_is_remembered() {
-        let mut returns = Returns::EMPTY;
+        let mut returns = Returns::default();
         returns.record_slot(5, 2);
         assert_eq!(returns.counts(), (3, 5));
         returns.record_slot(u32::MAX, u32::MAX - 400);

@@ -81,23 +81,6 @@ pub struct SaleRate {
 }
 
 impl SaleRate {
-    /// Nothing seen.
-    pub const EMPTY: SaleRate = SaleRate {
-        departures: 0,
-        busy_s: 0,
-        boost: 0,
-        seen: 0,
-        refusals: Storm::EMPTY,
-        newcomers: Storm::EMPTY,
-        _pad: 0,
-        last: Micros::ZERO,
-        empty_since: Micros::ZERO,
-        counted: Micros::ZERO,
-        began: Micros::ZERO,
-        spans: BusySpans::EMPTY,
-        came: Micros::ZERO,
-    };
-
     /// An access that got its permit at `granted` has left Run Ready while others waited.
     pub fn departed(&mut self, granted: Micros, now: Micros) {
         self.empty_since = Micros::ZERO;
@@ -293,7 +276,7 @@ mod tests {
 
     #[test]
     fn ten_intervals_of_a_busy_server_tell_its_rate() {
-        let mut seen = SaleRate::EMPTY;
+        let mut seen = SaleRate::default();
         depart(&mut seen, 0, 100, 10);
         assert_eq!(seen.rate(|| None), None, "nine intervals");
         depart(&mut seen, 100, 200, 10);
@@ -307,7 +290,7 @@ mod tests {
     /// Ten permits, 100 ms each: 100 a second, however short the time is that somebody waits.
     #[test]
     fn queues_of_a_moment_tell_the_truth() {
-        let mut seen = SaleRate::EMPTY;
+        let mut seen = SaleRate::default();
         for n in 0..2000 {
             let leaves = at(n * 10 + 100);
             let granted = leaves - Micros::from_millis(100);
@@ -330,7 +313,7 @@ mod tests {
     #[test]
     fn bunches_tell_the_truth() {
         for spread in [0, 10, 19] {
-            let mut seen = SaleRate::EMPTY;
+            let mut seen = SaleRate::default();
             for second in 0..20 {
                 let from = Micros::from_secs(1000 + second);
                 let work = |n: u32| f64::from(20 - spread + n * 8 % (2 * spread + 1));
@@ -369,7 +352,7 @@ mod tests {
     /// long.
     #[test]
     fn a_storm_that_begins_with_the_queue_says_nothing_of_the_server() {
-        let mut seen = SaleRate::EMPTY;
+        let mut seen = SaleRate::default();
         depart(&mut seen, 0, 5_000, 10);
         seen.idle();
         seen.begin(at(60_000));
@@ -382,7 +365,7 @@ mod tests {
     /// Visitors who come at once to wait take the processors, as refused ones do.
     #[test]
     fn a_crowd_that_comes_to_wait_says_nothing_of_the_server() {
-        let mut seen = SaleRate::EMPTY;
+        let mut seen = SaleRate::default();
         depart(&mut seen, 0, 5_000, 10);
         seen.idle();
         seen.begin(at(60_000));
@@ -394,7 +377,7 @@ mod tests {
 
     #[test]
     fn another_speed_is_known_within_seconds_and_a_moment_changes_little() {
-        let mut seen = SaleRate::EMPTY;
+        let mut seen = SaleRate::default();
         depart(&mut seen, 0, 10_000, 10);
         depart(&mut seen, 10_000, 10_300, 20);
         let after_a_moment = rate(&seen);
@@ -407,7 +390,7 @@ mod tests {
 
     #[test]
     fn permits_that_stand_empty_raise_it_and_a_queue_ends_that() {
-        let mut seen = SaleRate::EMPTY;
+        let mut seen = SaleRate::default();
         depart(&mut seen, 0, 10_000, 10);
         seen.idle();
         assert_eq!(seen.empty_since(at(10_000)), None);
@@ -429,7 +412,7 @@ mod tests {
     /// A server of two processors at nine tenths has a permit free half of the time.
     #[test]
     fn a_few_empty_permits_raise_nothing_and_the_next_crowd_begins_with_what_was_seen() {
-        let mut seen = SaleRate::EMPTY;
+        let mut seen = SaleRate::default();
         depart(&mut seen, 0, 10_000, 10);
         seen.idle();
         for ms in (10_000..14_000).step_by(250) {
@@ -446,7 +429,7 @@ mod tests {
     /// Ten refusals a departure make each departure take half as long again.
     #[test]
     fn a_storm_of_refusals_tells_little_and_one_that_lasts_is_believed() {
-        let mut seen = SaleRate::EMPTY;
+        let mut seen = SaleRate::default();
         depart(&mut seen, 0, 2000, 10);
         let storm = |seen: &mut SaleRate, from: u64, to: u64| {
             for ms in (from..to).step_by(15) {
@@ -464,7 +447,7 @@ mod tests {
     /// The last of a crowd are served, and nobody comes any more.
     #[test]
     fn the_end_of_a_crowd_tells_little_and_is_believed_if_it_lasts() {
-        let mut seen = SaleRate::EMPTY;
+        let mut seen = SaleRate::default();
         depart(&mut seen, 0, 5_000, 10);
         let quiet = |seen: &mut SaleRate, from: u64, to: u64| {
             for ms in (from..to).step_by(8) {
@@ -480,7 +463,7 @@ mod tests {
     /// Each second interval is three times as long, and has three times as many refusals.
     #[test]
     fn long_intervals_count_as_much_as_short_ones() {
-        let mut seen = SaleRate::EMPTY;
+        let mut seen = SaleRate::default();
         for ms in (0..20_000).step_by(20) {
             (0..3).for_each(|_| seen.refused());
             seen.departed(at(ms), at(ms));
@@ -492,7 +475,7 @@ mod tests {
 
     #[test]
     fn a_moment_without_work_is_chance() {
-        let mut seen = SaleRate::EMPTY;
+        let mut seen = SaleRate::default();
         depart(&mut seen, 0, 1000, 10);
         seen.idle();
         for start in [1000, 2000, 3000] {

@@ -13,6 +13,7 @@
 use super::bucket_of;
 use super::slot::Slot;
 use crate::micros::Micros;
+use crate::row::Row;
 
 const BUCKETS: usize = 512;
 const WAYS: usize = 8;
@@ -20,7 +21,7 @@ const WAYS: usize = 8;
 const SHARE: u32 = 50;
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Entry {
     /// Hash of prefix and slot.
     hash: u64,
@@ -31,12 +32,6 @@ struct Entry {
 }
 
 impl Entry {
-    const EMPTY: Entry = Entry {
-        hash: 0,
-        over: 0,
-        sold: 0,
-    };
-
     fn sold_at(&self, now: Micros) -> u32 {
         match u64::from(self.over) > now.secs_floor() {
             true => self.sold,
@@ -56,7 +51,7 @@ pub enum Prefix {
 
 /// Places of a gate's open slots by prefix. Written and read under the gate's lock.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct SlotShares {
     /// Lower halves of the hashes of the last asker's address and net; zero: none yet.
     asked_last: [u32; 2],
@@ -64,22 +59,14 @@ pub struct SlotShares {
     asked: Micros,
     /// When any other address, and one of any other net, asked last, in seconds; zero: never.
     others_asked: [u32; 2],
-    buckets: [[Entry; WAYS]; BUCKETS],
+    buckets: Row<[Entry; WAYS], BUCKETS>,
 }
 
 impl SlotShares {
-    /// Nobody has asked.
-    pub const EMPTY: SlotShares = SlotShares {
-        asked_last: [0; 2],
-        asked: Micros::ZERO,
-        others_asked: [0; 2],
-        buckets: [[Entry::EMPTY; WAYS]; BUCKETS],
-    };
-
     /// As if nobody had asked; in place.
     pub fn empty(&mut self) {
         (self.asked_last, self.asked, self.others_asked) = ([0; 2], Micros::ZERO, [0; 2]);
-        self.buckets.as_flattened_mut().fill(Entry::EMPTY);
+        self.buckets.as_flattened_mut().fill(Entry::default());
     }
 
     /// Somebody of this address, and of this net, asks for a ticket.
@@ -125,7 +112,7 @@ impl SlotShares {
         if entry.hash != hash {
             *entry = Entry {
                 hash,
-                ..Entry::EMPTY
+                ..Entry::default()
             };
         }
         entry.sold = entry.sold_at(now).saturating_add(1);
@@ -161,7 +148,7 @@ mod tests {
     }
 
     fn shares() -> Box<SlotShares> {
-        Box::new(SlotShares::EMPTY)
+        Box::new(SlotShares::default())
     }
 
     /// How many places of a slot the prefix is sold when it asks at `now`.
@@ -258,7 +245,7 @@ mod tests {
                 asked_last: [word; 2],
                 asked: Micros::MAX,
                 others_asked: [u32::MAX; 2],
-                buckets: [[wild; WAYS]; BUCKETS],
+                buckets: Row([[wild; WAYS]; BUCKETS]),
             });
             let _ = shares.alone(Prefix::Net, LIFETIME, at(1));
             shares.sold(&slot(1, 10), NET, Micros::MAX);

@@ -123,6 +123,12 @@ pub struct Slots {
     sold: SoldPlaces,
 }
 
+impl Default for Slots {
+    fn default() -> Slots {
+        Slots::EMPTY
+    }
+}
+
 impl Slots {
     /// No slots.
     pub const EMPTY: Slots = Slots {

@@ -23,9 +23,6 @@ pub struct Storm {
 }
 
 impl Storm {
-    /// None came.
-    pub const EMPTY: Storm = Storm { since: 0, mean: 0 };
-
     /// As a stray write may leave it.
     #[cfg(test)]
     pub(super) fn of_bits(bits: u64) -> Storm {
@@ -95,7 +92,7 @@ mod tests {
 
     #[test]
     fn one_for_each_departure_is_none() {
-        let mut storm = Storm::EMPTY;
+        let mut storm = Storm::default();
         for _ in 0..100 {
             assert_eq!(interval(&mut storm, 1), 0.0);
         }
@@ -104,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_storm_is_known_where_it_begins_and_forgotten_within_some_intervals() {
-        let mut storm = Storm::EMPTY;
+        let mut storm = Storm::default();
         assert_eq!(interval(&mut storm, 15), 0.0, "no storm yet");
         assert_eq!(interval(&mut storm, 201), 200.0);
         let after: Vec<f64> = (0..60).map(|_| interval(&mut storm, 1)).collect();

@@ -5,6 +5,8 @@
 //! taken is all the bookkeeping needed ([`Runs`]). States are not cleared: a state means something
 //! only for a ticket that was sold, and selling sets it. [`SoldPlaces`] are cleared.
 
+use crate::row::Row;
+
 /// How many tickets can have a state at once: those of all open slots.
 pub const TICKETS: u32 = 1 << 20;
 
@@ -24,18 +26,16 @@ pub enum State {
     Used = 3,
 }
 
-/// Two bits a ticket. Written and read under the gate's lock.
+/// Two bits a ticket. Written and read under the gate's lock. All zero = everything sold; this is true
+/// of no ticket, as no slot is open.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct TicketStates {
     /// Sixteen tickets a word, the lowest position in the lowest bits.
-    words: [u32; WORDS],
+    words: Row<u32, WORDS>,
 }
 
 impl TicketStates {
-    /// Everything sold; this is true of no ticket, as no slot is open.
-    pub const EMPTY: TicketStates = TicketStates { words: [0; WORDS] };
-
     /// The state at a position; positions are taken modulo [`TICKETS`].
     pub fn state(&self, position: u32) -> State {
         let (word, shift) = split(position);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn neighbours_keep_their_state() {
-        let mut states = Box::new(TicketStates::EMPTY);
+        let mut states = Box::new(TicketStates::default());
         let positions = [0, 1, 15, 16, 17, TICKETS - 1];
         for (n, &position) in positions.iter().enumerate() {
             states.set(position, ALL[n % 4]);

@@ -8,6 +8,7 @@
 
 use super::whole;
 use crate::micros::Micros;
+use crate::row::Row;
 
 /// Constants of the law. `Default` is ALGORITHMS 1.2.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -300,8 +301,6 @@ pub struct Conformal {
 }
 
 impl Conformal {
-    /// Not started: rho is [`Conformal::START`].
-    pub const EMPTY: Conformal = Conformal { rho_ppb: 0 };
     /// Where rho starts. docs/dev/algorithms.md 1.2 has 1.5, which turns many away before the first
     /// accesses have been answered; the deadline guard catches those that were let in too freely.
     pub const START: f64 = 1.05;
@@ -340,26 +339,15 @@ pub struct Pair {
 
 /// The newest [`HISTORY`] pairs. Written and read under the gate's lock.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct WaitHistory {
     /// Pairs ever recorded, modulo 2^32; the newest is at `written - 1` modulo [`HISTORY`].
     written: u32,
     spare: u32,
-    pairs: [Pair; HISTORY],
+    pairs: Row<Pair, HISTORY>,
 }
 
 impl WaitHistory {
-    /// No pairs.
-    pub const EMPTY: WaitHistory = WaitHistory {
-        written: 0,
-        spare: 0,
-        pairs: [Pair {
-            at: Micros::ZERO,
-            queue: 0,
-            response_us: 0,
-        }; HISTORY],
-    };
-
     /// An access that had waited finished at `at`; it had found `queue` waiting.
     pub fn record(&mut self, at: Micros, queue: u32, response: Micros) {
         self.pairs[self.written as usize % HISTORY] = Pair {
@@ -428,7 +416,7 @@ mod tests {
 
     #[test]
     fn the_stored_history_decides_as_the_pure_law_does() {
-        let mut history = Box::new(WaitHistory::EMPTY);
+        let mut history = Box::new(WaitHistory::default());
         let mut samples = Vec::new();
         for i in 0..3000_u64 {
             let queue = (i * 37 % 241) as u32;
@@ -464,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_history_without_pairs_keeps_the_previous_limit_or_takes_the_cold_one() {
-        let history = Box::new(WaitHistory::EMPTY);
+        let history = Box::new(WaitHistory::default());
         let nothing = Facts {
             throughput: None,
             service_mean: None,
@@ -487,7 +475,7 @@ mod tests {
 
     #[test]
     fn a_pinned_queue_falls_back_to_little_by_itself() {
-        let mut history = Box::new(WaitHistory::EMPTY);
+        let mut history = Box::new(WaitHistory::default());
         for i in 0..100 {
             history.record(second(1) + Micros(i), 200, Micros(3_100_000 + i * 1000));
         }
@@ -499,7 +487,7 @@ mod tests {
 
     #[test]
     fn limits_shrink_at_once_and_grow_by_a_quarter() {
-        let history = Box::new(WaitHistory::EMPTY);
+        let history = Box::new(WaitHistory::default());
         let from = |previous, bound_s| {
             let facts = Facts {
                 previous: Some(previous),
@@ -518,7 +506,7 @@ mod tests {
 
     #[test]
     fn without_throughput_a_plain_rising_line_is_used() {
-        let mut history = Box::new(WaitHistory::EMPTY);
+        let mut history = Box::new(WaitHistory::default());
         for i in 0..10_u32 {
             history.record(second(1), i, Micros(100_000 + 20_000 * u64::from(i)));
         }
@@ -532,7 +520,7 @@ mod tests {
 
     #[test]
     fn rho_starts_at_one_and_a_twentieth_and_stays_within_its_clamps() {
-        let mut rho = Conformal::EMPTY;
+        let mut rho = Conformal::default();
         assert_eq!(rho.rho(), 1.05);
         for _ in 0..100 {
             rho.observe(100.0, 1.0);
@@ -546,7 +534,7 @@ mod tests {
 
     #[test]
     fn the_stored_rho_follows_the_pure_one() {
-        let (mut stored, mut pure) = (Conformal::EMPTY, Conformal::START);
+        let (mut stored, mut pure) = (Conformal::default(), Conformal::START);
         for i in 0..1000_u32 {
             let response = if i % 90 == 7 { 9.0 } else { 0.9 };
             stored.observe(response, 1.0);
@@ -574,7 +562,7 @@ mod tests {
         let mut history = Box::new(WaitHistory {
             written: u32::MAX,
             spare: 9,
-            pairs: [garbage; HISTORY],
+            pairs: Row([garbage; HISTORY]),
         });
         history.record(second(1), 3, second(1));
         let wild = Facts {

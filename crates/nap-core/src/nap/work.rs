@@ -7,6 +7,7 @@
 
 use super::ticket::fnv;
 use crate::micros::Micros;
+use crate::row::Row;
 
 /// How many kinds there are.
 pub const KINDS: usize = 64;
@@ -15,15 +16,12 @@ const ALPHA: f64 = 0.05;
 
 /// Mean residence of each kind, in microseconds; zero: none has finished. Under the lock.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct KindWork {
-    means: [u32; KINDS],
+    means: Row<u32, KINDS>,
 }
 
 impl KindWork {
-    /// Nothing known.
-    pub const EMPTY: KindWork = KindWork { means: [0; KINDS] };
-
     /// An access of this kind has left Run Ready after `residence`; kind 0 stands for none.
     pub fn learn(&mut self, kind: u32, residence: Micros) {
         let cell = (kind as usize).checked_sub(1);
@@ -59,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_kind_has_the_mean_of_its_own_accesses() {
-        let mut work = KindWork::EMPTY;
+        let mut work = KindWork::default();
         let (light, heavy) = (kind_of(b"/a?x=1"), kind_of(b"/search"));
         assert_eq!(light, kind_of(b"/a?x=2"), "the query is none of it");
         assert_ne!(light, heavy);
@@ -77,7 +75,7 @@ mod tests {
 
     #[test]
     fn no_kind_and_any_kind_do_no_harm() {
-        let mut work = KindWork::EMPTY;
+        let mut work = KindWork::default();
         for kind in [0, KINDS as u32 + 1, u32::MAX] {
             work.learn(kind, Micros::from_secs(1));
             assert_eq!(work.mean(kind), None);

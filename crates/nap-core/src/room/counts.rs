@@ -19,13 +19,6 @@ macro_rules! counts {
         }
 
         impl Counts {
-            /// Nothing yet.
-            pub const EMPTY: Counts = Counts {
-                $($first: 0,)*
-                refused: [0; Reason::COUNT],
-                $($more: 0,)*
-            };
-
             /// Resets numbers that nobody can have counted up to: they are a stray write.
             pub fn check(&mut self) {
                 let one = [$(&mut self.$first,)* $(&mut self.$more,)*];
@@ -102,7 +95,7 @@ mod tests {
             sold: 7,
             dry: u64::MAX,
             empty_us: MOST + 1,
-            ..Counts::EMPTY
+            ..Counts::default()
         };
         counts.refused[3] = u64::MAX - 5;
         counts.check();

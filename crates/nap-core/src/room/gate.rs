@@ -60,14 +60,17 @@ use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::{State, TicketStates};
 use crate::nap::wait_limit::{Conformal, WaitHistory};
 use crate::nap::work::KindWork;
+use crate::row::Row;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Unknown tickets (another epoch) remembered as re-booked.
 const UNKNOWN: usize = 1024;
+/// What [`Gate::unused`] needs, also where nothing is optimised.
+const STACK: usize = 64 << 20;
 
 /// One gate. It is large and lives in the segment or a box. All zero = no gate here.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Gate {
     /// Hash of the room's name; tickets carry it.
     pub room_hash: u32,
@@ -133,7 +136,7 @@ pub struct Gate {
     /// Which holders may be called before their time.
     pub early_call: EarlyCall,
     /// Ids of re-booked tickets of another epoch.
-    unknown: [u64; UNKNOWN],
+    unknown: Row<u64, UNKNOWN>,
     /// Statistics.
     pub counts: Counts,
 }
@@ -452,48 +455,13 @@ impl GateView<'_> {
 }
 
 impl Gate {
-    /// No gate.
-    pub const EMPTY: Gate = Gate {
-        room_hash: 0,
-        gate_hash: 0,
-        room: 0,
-        kind: 0,
-        terms: Terms::EMPTY,
-        queued_until: Micros::ZERO,
-        queue: Queue::EMPTY,
-        limit: 0,
-        wanted: 0,
-        source: 0,
-        decided: 0,
-        fresh: 0,
-        beyond: 0,
-        lobby: 0,
-        _pad: 0,
-        slope: 0,
-        intercept: 0,
-        samples: WaitHistory::EMPTY,
-        work: KindWork::EMPTY,
-        departures: Departures::EMPTY,
-        sale_rate: SaleRate::EMPTY,
-        holder_waits: HolderWaits::EMPTY,
-        booked_until: Micros::ZERO,
-        booked_from: Micros::ZERO,
-        looked_outside: Micros::ZERO,
-        conformal: Conformal::EMPTY,
-        ledger: Ledger::EMPTY,
-        slots: Slots::EMPTY,
-        slot_shares: SlotShares::EMPTY,
-        states: TicketStates::EMPTY,
-        returns: Returns::EMPTY,
-        early_call: EarlyCall::EMPTY,
-        unknown: [0; UNKNOWN],
-        counts: Counts::EMPTY,
-    };
-
-    /// `n` unused gates on the heap; they never pass over the stack, where they do not fit.
+    /// `n` unused gates on the heap, for simulators and tests. The first is made on a stack of its
+    /// own: it fits no test's.
     pub fn unused(n: usize) -> Box<[Gate]> {
-        let one: &'static [Gate] = &[Gate::EMPTY];
-        one.repeat(n).into()
+        let gates = std::thread::Builder::new().stack_size(STACK);
+        let gates = gates.spawn(move || vec![Gate::default(); n].into());
+        let made = gates.ok().and_then(|gates| gates.join().ok());
+        made.expect("there is memory for one more stack")
     }
 
     /// Makes the gate as if never used, for another room; in place, as it fits no stack. What is
@@ -540,20 +508,20 @@ impl Gate {
         ] {
             *word = 0;
         }
-        (*terms, *queued_until, *queue) = (Terms::EMPTY, Micros::ZERO, Queue::EMPTY);
+        (*terms, *queued_until, *queue) = (Terms::default(), Micros::ZERO, Queue::default());
         (*slope, *intercept) = (0, 0);
-        (*samples, *departures) = (WaitHistory::EMPTY, Departures::EMPTY);
+        (*samples, *departures) = (WaitHistory::default(), Departures::default());
         (*booked_from, *booked_until) = (Micros::ZERO, Micros::ZERO);
         *looked_outside = Micros::ZERO;
-        (*sale_rate, *holder_waits) = (SaleRate::EMPTY, HolderWaits::EMPTY);
-        *work = KindWork::EMPTY;
-        *conformal = Conformal::EMPTY;
+        (*sale_rate, *holder_waits) = (SaleRate::default(), HolderWaits::default());
+        *work = KindWork::default();
+        *conformal = Conformal::default();
         ledger.empty();
         slots.begin_after(0);
         slot_shares.empty();
-        (*returns, *early_call) = (Returns::EMPTY, EarlyCall::EMPTY);
+        (*returns, *early_call) = (Returns::default(), EarlyCall::default());
         unknown.fill(0);
-        *counts = Counts::EMPTY;
+        *counts = Counts::default();
     }
 
     fn state(&self, slot: u32, index: u32) -> Option<State> {

@@ -411,7 +411,7 @@ mod tests {
     fn settings(run_ready: u32) -> (Terms, Pace) {
         let terms = Terms {
             run_ready,
-            ..Terms::EMPTY
+            ..Terms::default()
         };
         let pace = Pace {
             start: run_ready,

@@ -94,17 +94,6 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Nobody waits.
-    pub const EMPTY: Queue = Queue {
-        lines: [Ends {
-            head: 0,
-            tail: 0,
-            len: 0,
-            _pad: 0,
-        }; 3],
-        work: Micros::ZERO,
-    };
-
     /// Accesses in all lines.
     pub fn len(&self) -> u32 {
         self.lines

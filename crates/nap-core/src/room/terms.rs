@@ -72,33 +72,7 @@ pub struct Terms {
     pub spare: u32,
 }
 
-impl Choice {
-    const EMPTY: Choice = Choice { how: 0, n: 0 };
-}
-
 impl Terms {
-    /// Nothing set: nobody may wait.
-    pub const EMPTY: Terms = Terms {
-        bound: Micros::ZERO,
-        run_ready: 0,
-        history: 0,
-        wait_limit: Choice::EMPTY,
-        re_access: Choice::EMPTY,
-        slot_period: Micros::ZERO,
-        slot_tickets: Choice::EMPTY,
-        lifetime: Micros::ZERO,
-        prime: Micros::ZERO,
-        horizon: Micros::ZERO,
-        poll: Micros::ZERO,
-        share: Choice::EMPTY,
-        overbook: Choice::EMPTY,
-        per_client: Choice::EMPTY,
-        bind: 0,
-        parked: 0,
-        progress: 0,
-        spare: 0,
-    };
-
     /// Grace after the end of a ticket sold now.
     pub fn grace(&self) -> Micros {
         grace_of(self.lifetime)

@@ -283,7 +283,7 @@ impl ShopSetup {
             bind: 0,
             parked: 2000,
             progress: u32::from(self.progress),
-            ..Terms::EMPTY
+            ..Terms::default()
         }
     }
 }

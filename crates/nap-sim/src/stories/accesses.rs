@@ -37,7 +37,7 @@ impl Room {
             horizon: Micros::from_secs(3600),
             poll: Micros::from_secs(3),
             parked: 20,
-            ..Terms::EMPTY
+            ..Terms::default()
         };
         let mut state = State::new(terms, 8, 2, 7);
         let child = state.child_starts().expect("room for a child");
