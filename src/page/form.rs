@@ -33,13 +33,13 @@ pub struct SentForm {
     pub fields: Vec<Field>,
 }
 
-/// One field.
+/// One field; of bytes: as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct Field<T = String> {
     /// Its name.
-    pub name: String,
+    pub name: T,
     /// Its value; empty for a file.
-    pub value: String,
+    pub value: T,
     /// A choice of file that was left empty.
     pub file: bool,
 }
@@ -154,12 +154,7 @@ impl SentForm {
     }
 }
 
-/// A field in the bytes it came in.
-struct Bytes {
-    name: Vec<u8>,
-    value: Vec<u8>,
-    file: bool,
-}
+type Bytes = Field<Vec<u8>>;
 
 impl Bytes {
     fn in_charset(&self, charset: Charset) -> Option<Field> {
@@ -206,6 +201,7 @@ fn urlencoded(body: &[u8]) -> Vec<Bytes> {
 fn decoded(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
+    let digit = |sign: u8| char::from(sign).to_digit(16);
     while let Some((&first, after)) = rest.split_first() {
         rest = after;
         out.push(match (first, after) {
@@ -213,7 +209,7 @@ fn decoded(text: &[u8]) -> Vec<u8> {
             (b'%', [high, low, after @ ..]) => match (digit(*high), digit(*low)) {
                 (Some(high), Some(low)) => {
                     rest = after;
-                    high << 4 | low
+                    (high << 4 | low) as u8
                 }
                 _ => b'%',
             },
@@ -221,10 +217,6 @@ fn decoded(text: &[u8]) -> Vec<u8> {
         });
     }
     out
-}
-
-fn digit(b: u8) -> Option<u8> {
-    char::from(b).to_digit(16).map(|digit| digit as u8)
 }
 
 fn multipart(boundary: &[u8], body: &[u8]) -> Option<Vec<Bytes>> {

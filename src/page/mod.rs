@@ -32,8 +32,6 @@ pub mod sample;
 pub mod slow_down;
 pub mod status;
 
-use std::ops::Deref;
-
 use askama::Template;
 use serde::{Serialize, Serializer};
 
@@ -230,52 +228,42 @@ impl Promise {
     }
 }
 
-/// Templates of this kind: each says a part of one view.
-macro_rules! template {
-    ($(#[$doc:meta])* $name:ident, $path:literal) => {
+/// Declares what a template says of a view: the file behind its name.
+macro_rules! templates {
+    ($View:ident: $($(#[$doc:meta])* $name:ident $path:literal,)+) => { $(
         $(#[$doc])*
-        #[derive(Template)]
+        #[derive(askama::Template)]
         #[template(path = $path)]
-        struct $name<'a>(View<'a>);
+        struct $name<'a>($View<'a>);
 
-        impl<'a> Deref for $name<'a> {
-            type Target = View<'a>;
+        impl<'a> std::ops::Deref for $name<'a> {
+            type Target = $View<'a>;
 
-            fn deref(&self) -> &View<'a> {
+            fn deref(&self) -> &$View<'a> {
                 &self.0
             }
         }
-    };
+    )+ };
 }
 
-template!(Html, "ticket.html");
-template!(Text, "ticket.txt");
-template!(
+use templates;
+
+templates! {
+    View:
+    Html "ticket.html",
+    Text "ticket.txt",
     /// Style, script and Refresh.
-    Head,
-    "head.html"
-);
-template!(
+    Head "head.html",
     /// All that there is to see.
-    Main,
-    "main.html"
-);
-template!(
+    Main "main.html",
     /// What the script reads from the element it looks after.
-    Attributes,
-    "attributes.html"
-);
-template!(
+    Attributes "attributes.html",
     /// What happens by itself, and the buttons; a kept form.
-    Controls,
-    "controls.html"
-);
-template!(Title, "title.txt");
-template!(
+    Controls "controls.html",
+    Title "title.txt",
     /// The reason in a sentence or two.
-    Why,
-    "why.txt"
-);
+    Why "why.txt",
+}
 
 /// A page, and the values that stand in its sentences.
 #[derive(Clone, Copy)]

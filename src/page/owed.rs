@@ -1,11 +1,10 @@
 //! [`Owed`]: what a visitor sees of their own debts, if the administrator lets them.
 
-use askama::Template;
 use serde::Serialize;
 
 use super::accept::{Format, Language};
-use super::filled;
 use super::slow_down::Much;
+use super::{filled, templates};
 use crate::wall::{Written, countdown};
 use nap_core::micros::Micros;
 
@@ -44,18 +43,15 @@ pub struct Due {
     pub rate: f64,
 }
 
-#[derive(Template)]
-#[template(path = "owed.html")]
-struct Html<'a> {
+struct View<'a> {
     owed: &'a Owed,
     language: Language,
 }
 
-#[derive(Template)]
-#[template(path = "owed.txt")]
-struct Text<'a> {
-    owed: &'a Owed,
-    language: Language,
+templates! {
+    View:
+    Html "owed.html",
+    Text "owed.txt",
 }
 
 impl Due {
@@ -67,13 +63,13 @@ impl Due {
 impl Owed {
     /// The page in the form and language the visitor prefers: its media type, and itself.
     pub fn render(&self, format: Format, language: Language) -> (&'static str, String) {
-        let owed = self;
+        let view = View {
+            owed: self,
+            language,
+        };
         match format {
-            Format::Html => (
-                format.content_type(),
-                filled(1024, &Html { owed, language }),
-            ),
-            Format::Text => (format.content_type(), filled(256, &Text { owed, language })),
+            Format::Html => (format.content_type(), filled(1024, &Html(view))),
+            Format::Text => (format.content_type(), filled(256, &Text(view))),
             Format::Json => (
                 "application/json",
                 serde_json::to_string(self).unwrap_or_default(),

@@ -1,12 +1,11 @@
 //! [`SlowDown`]: what a client that owes too much is told: how long to wait, and why.
 
-use askama::Template;
 use serde::Serialize;
 
 use super::accept::{Format, Language};
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::problem::title;
-use super::{Rendered, filled};
+use super::{Rendered, filled, templates};
 use crate::wall::{Wall, Written, countdown};
 use nap_core::micros::Micros;
 
@@ -40,26 +39,17 @@ pub enum Much {
     Network,
 }
 
-#[derive(Template)]
-#[template(path = "slow-down.html")]
-struct Html<'a> {
+struct View<'a> {
     page: &'a SlowDown<'a>,
     language: Language,
 }
 
-#[derive(Template)]
-#[template(path = "slow-down.txt")]
-struct Text<'a> {
-    page: &'a SlowDown<'a>,
-    language: Language,
-}
-
-/// The reason in two sentences.
-#[derive(Template)]
-#[template(path = "slow-down-why.txt")]
-struct SlowDownWhy<'a> {
-    page: &'a SlowDown<'a>,
-    language: Language,
+templates! {
+    View:
+    Html "slow-down.html",
+    Text "slow-down.txt",
+    /// The reason in two sentences.
+    SlowDownWhy "slow-down-why.txt",
 }
 
 /// Problem details (RFC 9457).
@@ -79,8 +69,8 @@ impl SlowDown<'_> {
     pub fn render(&self, format: Format, language: Language) -> Rendered {
         let page = self;
         let body = match format {
-            Format::Html => filled(2048, &Html { page, language }),
-            Format::Text => filled(512, &Text { page, language }),
+            Format::Html => filled(2048, &Html(View { page, language })),
+            Format::Text => filled(512, &Text(View { page, language })),
             Format::Json => serde_json::to_string(&Problem {
                 kind: "about:blank",
                 title: title(self.status),
@@ -104,7 +94,7 @@ impl SlowDown<'_> {
 
     fn why(&self, language: Language) -> String {
         let page = self;
-        filled(256, &SlowDownWhy { page, language })
+        filled(256, &SlowDownWhy(View { page, language }))
     }
 
     /// Does the page ask again by itself when it is time?
