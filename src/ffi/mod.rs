@@ -1,61 +1,34 @@
 //! httpd's door: the functions of `c_shim/nap.h`, each a guard, checked pointers, one safe call.
 //!
-//! | file | what it holds |
-//! |---|---|
-//! | `contract` | nap.h as bindgen reads it; committed, compared by `make check-bindings` |
-//! | `guard` | a panic becomes the safe answer, and one log line a minute |
-//! | `text` | strings in both directions |
-//! | `host` | what httpd lets us call, as safe methods |
-//! | `request` | what a request says |
-//! | `process` | what this process knows: the segment, the rooms, its own life |
-//! | `conf` | directives: what the core makes of them, behind opaque handles |
-//! | `setup` | the parent's work at start |
-//! | `access` | an access in httpd: enter, wait, leave |
-//! | `arrival` | what a request brings to the gate |
-//! | `parking` | waiting without a worker: an access that is parked, its child's bell |
-//! | `reading` | bodies of requests that are read without a permit |
-//! | `outside` | how many connections no worker has taken yet |
-//! | `session` | an access in a room with sessions: its cookie, its answer |
-//! | `ticket_log` | NapTicketLog's records |
-//! | `bwshare` | a client's debts: limits in force; `charge` and `pages` below it |
-//! | `pacing` | limits that the module moves itself, in the log |
-//! | `empty_permits` | permits that stand empty while tickets are out, in the log |
-//! | `telepoll` | what is polled: events in force, a poll |
-//! | `oxthas` | a balancer's choice, and how it ended |
-//! | `pages` | refusals and pages for the administrator |
-//! | `status` | where the holder of a ticket stands, and the early call |
-//! | `preview` | the ticket page as visitors would see it |
-//! | `control` | what an administrator's form asks for |
-//! | `metrics` | figures for Prometheus and for `/server-status` |
-//!
 //! There is no logic here. All decisions are made in the core: [`nap_core::room`], [`nap_core::bwshare::till`],
 //! [`nap_core::oxthas`], [`nap_core::telepoll`].
 
-mod access;
-mod arrival;
-mod bwshare;
-mod conf;
-mod control;
-mod empty_permits;
-mod guard;
-mod host;
-mod metrics;
-mod outside;
-mod oxthas;
-mod pacing;
-mod pages;
-mod parking;
-mod preview;
-mod process;
-mod reading;
-mod request;
-mod session;
-mod setup;
-mod status;
-mod telepoll;
-mod text;
-mod ticket_log;
+mod access; // an access in httpd: enter, wait, leave
+mod arrival; // what a request brings to the gate
+mod bwshare; // a client's debts: limits in force; `charge` and `pages` below it
+mod conf; // directives: what the core makes of them, behind opaque handles
+mod control; // what an administrator's form asks for
+mod empty_permits; // permits that stand empty while tickets are out, in the log
+mod guard; // a panic becomes the safe answer, and one log line a minute
+mod host; // what httpd lets us call, as safe methods
+mod metrics; // figures for Prometheus and for `/server-status`
+mod outside; // how many connections no worker has taken yet
+mod oxthas; // a balancer's choice, and how it ended
+mod pacing; // limits that the module moves itself, in the log
+mod pages; // refusals and pages for the administrator
+mod parking; // waiting without a worker: an access that is parked, its child's bell
+mod preview; // the ticket page as visitors would see it
+mod process; // what this process knows: the segment, the rooms, its own life
+mod reading; // bodies of requests that are read without a permit
+mod request; // what a request says
+mod session; // an access in a room with sessions: its cookie, its answer
+mod setup; // the parent's work at start
+mod status; // where the holder of a ticket stands, and the early call
+mod telepoll; // what is polled: events in force, a poll
+mod text; // strings in both directions
+mod ticket_log; // NapTicketLog's records
 
+/// nap.h as bindgen reads it; committed, compared by `make check-bindings`.
 #[allow(missing_docs, non_camel_case_types, dead_code, clippy::all)]
 #[allow(clippy::undocumented_unsafe_blocks)]
 mod contract;

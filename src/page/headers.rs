@@ -6,7 +6,7 @@
 use std::ffi::CStr;
 
 use super::{PageTicket, RefusalPage, Seconds};
-use crate::wall::decimal;
+use crate::wall::{decimal, thousandths};
 use nap_core::micros::Micros;
 
 /// One header of an answer.
@@ -52,7 +52,7 @@ pub fn headers(
             (", until=", Seconds::floor(ticket.until)),
         ] {
             buffer.push_str(name);
-            buffer.push_str(time.written().as_str());
+            buffer.push_str(thousandths(time.ms).as_str());
         }
         told(c"Nap-Ticket-Window", &buffer, false);
         buffer.clear();

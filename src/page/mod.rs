@@ -1,41 +1,27 @@
 //! What a refused visitor gets: headers and a page that say when to come back.
 //!
-//! | file | what it holds |
-//! |---|---|
-//! | this | [`RefusalPage`] and [`render`]: HTML, JSON (RFC 9457) or text, in the visitor's language |
-//! | [`accept`] | which of them the visitor can read |
-//! | [`headers`] | the headers of a refusal, and the ticket's cookie |
-//! | [`problem`] | the page as JSON |
-//! | [`form`] | the form of a refused POST, given back in the page |
-//! | [`own`] | a page of the administrator's own: their template, our values |
-//! | [`sample`] | the states a page can be in, to look at before anybody is refused |
-//! | [`preview`] | a list of them |
-//! | [`owed`] | what a visitor sees of their own debts |
-//! | [`slow_down`] | the page for a client that owes too much |
-//! | [`status`] | what a holder who asks how their ticket stands is told |
-//! | [`assets`] | the page's style and script: files of their own |
-//!
+//! Here are [`RefusalPage`] and [`render`]: HTML, JSON (RFC 9457) or text, in the visitor's language.
 //! The words are in `templates/`, a folder a language; the template engine escapes all values.
 //! Nothing of the request's address is ever written into a page. The module serves script and style as
 //! files, so the page works under [`POLICY`]. Without scripts it returns by Refresh without an
 //! address.
 
-pub mod accept;
-pub mod assets;
-pub mod form;
-pub mod headers;
-pub mod owed;
-pub mod own;
-pub mod preview;
-mod problem;
-pub mod sample;
-pub mod slow_down;
-pub mod status;
+pub mod accept; // which of them the visitor can read
+pub mod assets; // the page's style and script: files of their own
+pub mod form; // the form of a refused POST, given back in the page
+pub mod headers; // the headers of a refusal, and the ticket's cookie
+pub mod owed; // what a visitor sees of their own debts
+pub mod own; // a page of the administrator's own: their template, our values
+pub mod preview; // a list of them
+mod problem; // the page as JSON
+pub mod sample; // the states a page can be in, to look at before anybody is refused
+pub mod slow_down; // the page for a client that owes too much
+pub mod status; // what a holder who asks how their ticket stands is told
 
 use askama::Template;
 use serde::{Serialize, Serializer};
 
-use crate::wall::{Wall, Written, countdown, hex, thousandths};
+use crate::wall::{Wall, Written, countdown, hex};
 use accept::{Format, Language};
 use assets::{ICON, SCRIPT, STYLE, WORKER};
 use form::Sent;
@@ -353,18 +339,13 @@ struct Seconds {
 
 impl Seconds {
     fn ceil(span: Micros) -> Seconds {
-        let ms = span.0.div_ceil(1000);
-        Seconds { ms }
+        Seconds {
+            ms: span.0.div_ceil(1000),
+        }
     }
 
     fn floor(span: Micros) -> Seconds {
-        let ms = span.0 / 1000;
-        Seconds { ms }
-    }
-
-    /// `3.214`.
-    fn written(self) -> Written {
-        thousandths(self.ms)
+        Seconds { ms: span.0 / 1000 }
     }
 }
 
