@@ -12,6 +12,7 @@ use crate::wall::Wall;
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::limits::{Debt, DebtAnswer, Lane, Limits, Rule, as_set};
 use nap_core::bwshare::service::Service;
+use nap_core::bwshare::table::DebtCounts;
 use nap_core::bwshare::till::limit::Limit;
 use nap_core::bwshare::till::reading::{DebtRow, Totals};
 use nap_core::bwshare::till::{Books, Till};
@@ -26,7 +27,7 @@ pub type Rendering = (&'static str, String);
 
 line! {
     /// One set of limits; `shares`: the share of requests that is to be inside each horizon.
-    pub(crate) struct LimitLine of(host: &str, scope: u32, limits: &Limits, shares: [f64; 3]) {
+    pub struct LimitLine of(host: &str, scope: u32, limits: &Limits, shares: [f64; 3]) {
         /// The virtual host it holds for; empty: the server.
         host: String = host.to_owned(),
         #[serde(skip)]
@@ -50,7 +51,7 @@ line! {
 
 line! {
     /// A limit over a horizon.
-    pub(crate) struct HorizonLine of(lane: &Lane, windows: f64, wanted_share: f64) {
+    pub struct HorizonLine of(lane: &Lane, windows: f64, wanted_share: f64) {
         bytes_per_s: f64 = as_set(windows * lane.rate()),
         period_s: f64 = as_set(lane.max() / lane.rate()),
         wanted_share: f64 = wanted_share,
@@ -61,26 +62,38 @@ line! {
     }
 }
 
-/// What all clients owe together.
-#[derive(Clone, Debug, Serialize, Template)]
-#[template(path = "bwshare-info.html")]
-pub struct DebtReport {
-    pub(super) version: &'static str,
-    pub(super) time: String,
-    limits: Vec<LimitLine>,
-    pub(super) requests: u64,
-    pub(super) bytes: u64,
-    pub(super) refused: Vec<(&'static str, u64)>,
-    pub(super) refused_in_all: u64,
-    pub(super) would_be_refused: u64,
-    pub(super) excused: u64,
-    pub(super) clients_in_debt: usize,
-    pub(super) clients_capacity: usize,
-    pub(super) debts_lost: u64,
-    pub(super) trace_rows: usize,
-    pub(super) trace_rows_missed: u64,
-    /// Of the requests inside all longer horizons, the share inside this one; shortest first.
-    pub(super) horizon_shares: Vec<Option<f64>>,
+line! {
+    /// What all clients owe together.
+    #[derive(Template)]
+    #[template(path = "bwshare-info.html")]
+    pub struct DebtReport of(totals: &Totals, limits: Vec<LimitLine>, wall: Wall) {
+        version: &'static str = env!("CARGO_PKG_VERSION"),
+        time: String = wall.stamp().to_string(),
+        limits: Vec<LimitLine> = limits,
+        requests: u64 = totals.counts.requests,
+        bytes: u64 = totals.counts.bytes,
+        refused: Vec<(&'static str, u64)> =
+            (Debt::ALL.iter().zip(totals.counts.refused)).map(|((_, name), n)| (*name, n)).collect(),
+        refused_in_all: u64 = totals.counts.refused.into_iter().fold(0, u64::saturating_add),
+        would_be_refused: u64 = totals.counts.dry,
+        excused: u64 = totals.counts.excused,
+        clients_in_debt: usize = totals.in_debt,
+        clients_capacity: usize = totals.clients,
+        debts_lost: u64 = totals.counts.evicted,
+        trace_rows: usize = totals.rows,
+        trace_rows_missed: u64 = totals.hidden,
+        /// Of the requests inside all longer horizons, the share inside this one; shortest first.
+        horizon_shares: Vec<Option<f64>> = horizon_shares(&totals.counts, &limits),
+    }
+}
+
+fn horizon_shares(counts: &DebtCounts, limits: &[LimitLine]) -> Vec<Option<f64>> {
+    let horizons = limits.iter().map(|line| line.horizons.len()).max();
+    let shares = counts.eligible.iter().zip(counts.entitled);
+    shares
+        .map(|(&of, n)| (of > 0).then(|| n as f64 / of as f64))
+        .take(horizons.unwrap_or(0))
+        .collect()
 }
 
 line! {
@@ -194,19 +207,28 @@ impl Column {
     }
 }
 
-/// A row for each client.
-#[derive(Clone, Debug, Serialize, Template)]
-#[template(path = "bwshare-trace.html")]
-pub(crate) struct TraceReport {
-    version: &'static str,
-    time: String,
-    clients: usize,
-    over_limit: usize,
-    page: usize,
-    pages: usize,
-    rows: Vec<TraceLine>,
-    #[serde(skip)]
-    query: TraceQuery,
+line! {
+    /// A row for each client; `lines`: of all that the query wants.
+    #[derive(Template)]
+    #[template(path = "bwshare-trace.html")]
+    pub(crate) struct TraceReport of(lines: Vec<TraceLine>, wall: Wall, query: TraceQuery) {
+        version: &'static str = env!("CARGO_PKG_VERSION"),
+        time: String = wall.stamp().to_string(),
+        clients: usize = lines.len(),
+        over_limit: usize = lines.iter().filter(|line| line.over_limit).count(),
+        page: usize = query.page.min(pages_of(clients)),
+        pages: usize = pages_of(clients),
+        rows: Vec<TraceLine> = match query.form {
+            TraceForm::Html => lines.into_iter().skip((page - 1) * PAGE).take(PAGE).collect(),
+            _ => lines,
+        },
+        #[serde(skip)]
+        query: TraceQuery = query,
+    }
+}
+
+fn pages_of(clients: usize) -> usize {
+    clients.div_ceil(PAGE).max(1)
 }
 
 const JSON: &str = "application/json";
@@ -237,34 +259,6 @@ impl LimitLine {
 }
 
 impl DebtReport {
-    /// Of all clients together, by these limits.
-    pub(crate) fn of(totals: &Totals, limits: Vec<LimitLine>, wall: Wall) -> DebtReport {
-        let counts = &totals.counts;
-        let refused = Debt::ALL.iter().zip(counts.refused);
-        let horizons = limits.iter().map(|line| line.horizons.len()).max();
-        let shares = counts.eligible.iter().zip(counts.entitled);
-        DebtReport {
-            version: env!("CARGO_PKG_VERSION"),
-            time: wall.stamp().to_string(),
-            requests: counts.requests,
-            bytes: counts.bytes,
-            refused: refused.map(|((_, name), n)| (*name, n)).collect(),
-            refused_in_all: counts.refused.into_iter().fold(0, u64::saturating_add),
-            would_be_refused: counts.dry,
-            excused: counts.excused,
-            clients_in_debt: totals.in_debt,
-            clients_capacity: totals.clients,
-            debts_lost: counts.evicted,
-            trace_rows: totals.rows,
-            trace_rows_missed: totals.hidden,
-            horizon_shares: shares
-                .map(|(&of, n)| (of > 0).then(|| n as f64 / of as f64))
-                .take(horizons.unwrap_or(0))
-                .collect(),
-            limits,
-        }
-    }
-
     fn share_of_requests(&self, horizon: &usize) -> String {
         percent(&self.horizon_shares.get(*horizon).copied().flatten())
     }
@@ -333,7 +327,7 @@ impl TraceQuery {
 
 impl TraceReport {
     /// The rows a query wants.
-    pub fn of(
+    pub fn of_rows(
         rows: Vec<DebtRow>,
         limits: Vec<LimitLine>,
         wall: Wall,
@@ -356,24 +350,7 @@ impl TraceReport {
                 .total_cmp(&value(a))
                 .then(b.last_ns.cmp(&a.last_ns))
         });
-        let clients = lines.len();
-        let over_limit = lines.iter().filter(|line| line.over_limit).count();
-        let pages = clients.div_ceil(PAGE).max(1);
-        let page = query.page.min(pages);
-        if query.form == TraceForm::Html {
-            lines.drain(..(page - 1) * PAGE);
-            lines.truncate(PAGE);
-        }
-        TraceReport {
-            version: env!("CARGO_PKG_VERSION"),
-            time: wall.stamp().to_string(),
-            clients,
-            over_limit,
-            page,
-            pages,
-            rows: lines,
-            query,
-        }
+        TraceReport::of(lines, wall, query)
     }
 
     /// The time of a stamp, with its date if that is not today's.

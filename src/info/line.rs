@@ -11,7 +11,7 @@ macro_rules! filled {
     ) => {
         $(#[$meta])*
         $vis struct $Line {
-            $($(#[$on_field])* $vis $field: $type,)+
+            $($(#[$on_field])* pub(in crate::info) $field: $type,)+
         }
 
         impl $Line {

@@ -6,13 +6,13 @@
 //! files, so the page works under [`POLICY`]. Without scripts it returns by Refresh without an
 //! address.
 
-pub mod accept; // which of them the visitor can read
+pub mod accept; // which form and language the visitor can read
 pub mod assets; // the page's style and script: files of their own
 pub mod form; // the form of a refused POST, given back in the page
 pub mod headers; // the headers of a refusal, and the ticket's cookie
 pub mod owed; // what a visitor sees of their own debts
 pub mod own; // a page of the administrator's own: their template, our values
-pub mod preview; // a list of them
+pub mod preview; // a list of samples
 mod problem; // the page as JSON
 pub mod sample; // the states a page can be in, to look at before anybody is refused
 pub mod slow_down; // the page for a client that owes too much

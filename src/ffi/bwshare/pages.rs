@@ -94,7 +94,7 @@ pub fn info(process: &Process, q: Request<'_>, trace: bool, query: &str) {
         true => {
             let now_ns = now_ns();
             let (rows, limits) = (till.rows(now_ns), LimitLine::all(till, now_ns));
-            let mut report = TraceReport::of(rows, limits, wall_now(), query);
+            let mut report = TraceReport::of_rows(rows, limits, wall_now(), query);
             let end = process.segment.now() + NAMES_TAKE;
             report.name(|address| match process.segment.now() < end {
                 true => process.host.name_of(&address),

@@ -2,7 +2,6 @@
 
 use super::*;
 use nap_core::bwshare::horizons::Horizons;
-use nap_core::bwshare::table::DebtCounts;
 use nap_core::bwshare::till::reading::Owing;
 
 const WALL: Wall = Wall {
@@ -48,7 +47,7 @@ fn row(n: u8, wait_s: u64) -> DebtRow {
 }
 
 fn trace(rows: Vec<DebtRow>, query: &str) -> TraceReport {
-    TraceReport::of(rows, limits(), WALL, TraceQuery::parse(query))
+    TraceReport::of_rows(rows, limits(), WALL, TraceQuery::parse(query))
 }
 
 #[test]
