@@ -47,7 +47,7 @@ const MODULE: &[May] = &[
         ],
     ),
     ("state_file", &["layout", "shm", "micros", "nap", "room"]),
-    ("page", &["charset", "micros", "nap", "room", "wall"]),
+    ("page", &["charset", "micros", "nap", "bwshare", "room", "wall"]),
     (
         "info",
         &[

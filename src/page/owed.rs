@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::accept::{Format, Language};
-use super::slow_down::Much;
 use super::{filled, templates};
 use crate::wall::{Written, countdown};
+use nap_core::bwshare::limits::Debt;
 use nap_core::micros::Micros;
 
 /// What a client owes.
@@ -20,16 +20,7 @@ pub struct Owed {
     pub wait: Micros,
     /// Why it has to wait, if it has to.
     #[serde(serialize_with = "name")]
-    pub reason: Option<OwedReason>,
-}
-
-/// Why somebody has to wait.
-#[derive(Clone, Copy, Debug)]
-pub struct OwedReason {
-    /// What they had too much of.
-    pub of: Much,
-    /// The same in one word, as in logs.
-    pub name: &'static str,
+    pub reason: Option<Debt>,
 }
 
 /// A debt against its limits.
@@ -86,8 +77,8 @@ fn seconds<S: serde::Serializer>(span: &Micros, to: S) -> Result<S::Ok, S::Error
     to.serialize_u64(span.secs_ceil())
 }
 
-fn name<S: serde::Serializer>(why: &Option<OwedReason>, to: S) -> Result<S::Ok, S::Error> {
-    why.map(|why| why.name).serialize(to)
+fn name<S: serde::Serializer>(why: &Option<Debt>, to: S) -> Result<S::Ok, S::Error> {
+    why.map(Debt::name).serialize(to)
 }
 
 #[cfg(test)]
@@ -100,10 +91,7 @@ mod tests {
             files: due(12.0, 30.0, 0.05),
             bytes: due(0.0, 5e5, 1000.0),
             wait: Micros::from_millis(wait_ms),
-            reason: (wait_ms > 0).then_some(OwedReason {
-                of: Much::Network,
-                name: "network",
-            }),
+            reason: (wait_ms > 0).then_some(Debt::Network),
         }
     }
 

@@ -1,5 +1,6 @@
 //! [`SlowDown`]: what a client that owes too much is told: how long to wait, and why.
 
+use askama::Template;
 use serde::Serialize;
 
 use super::accept::{Format, Language};
@@ -7,6 +8,7 @@ use super::assets::{ICON, SCRIPT, STYLE};
 use super::problem::title;
 use super::{Rendered, filled, templates};
 use crate::wall::{Wall, Written, countdown};
+use nap_core::bwshare::limits::Debt;
 use nap_core::micros::Micros;
 
 /// A refusal for debts.
@@ -15,9 +17,7 @@ pub struct SlowDown<'a> {
     /// Span until the client is let in.
     pub retry_after: Micros,
     /// What there was too much of.
-    pub of: Much,
-    /// The reason's name, for programs.
-    pub reason: &'a str,
+    pub reason: Debt,
     /// Status of the answer.
     pub status: u16,
     /// Now, on the server's wall.
@@ -26,17 +26,6 @@ pub struct SlowDown<'a> {
     pub method: &'a str,
     /// `NapTicketPath`: style and script lie under it.
     pub path: &'a str,
-}
-
-/// What a client had too much of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Much {
-    /// Requests.
-    Files,
-    /// Bytes.
-    Bytes,
-    /// Either, by the client's whole network.
-    Network,
 }
 
 struct View<'a> {
@@ -48,8 +37,14 @@ templates! {
     View:
     Html "slow-down.html",
     Text "slow-down.txt",
-    /// The reason in two sentences.
-    SlowDownWhy "slow-down-why.txt",
+}
+
+/// The reason in two sentences.
+#[derive(Template)]
+#[template(path = "slow-down-why.txt")]
+struct SlowDownWhy {
+    reason: Debt,
+    language: Language,
 }
 
 /// Problem details (RFC 9457).
@@ -76,7 +71,7 @@ impl SlowDown<'_> {
                 title: title(self.status),
                 status: self.status,
                 detail: self.why(language),
-                reason: self.reason,
+                reason: self.reason.name(),
                 retry_after: self.seconds(),
             })
             .unwrap_or_default(),
@@ -93,8 +88,8 @@ impl SlowDown<'_> {
     }
 
     fn why(&self, language: Language) -> String {
-        let page = self;
-        filled(256, &SlowDownWhy(View { page, language }))
+        let reason = self.reason;
+        filled(256, &SlowDownWhy { reason, language })
     }
 
     /// Does the page ask again by itself when it is time?
@@ -128,11 +123,10 @@ impl SlowDown<'_> {
 mod tests {
     use super::*;
 
-    fn page(of: Much, wait_ms: u64) -> SlowDown<'static> {
+    fn page(reason: Debt, wait_ms: u64) -> SlowDown<'static> {
         SlowDown {
             retry_after: Micros::from_millis(wait_ms),
-            of,
-            reason: "files",
+            reason,
             status: 429,
             wall: Wall {
                 unix: Micros(1_769_828_400_250_000),
@@ -149,7 +143,7 @@ mod tests {
     fn what_was_sent_is_to_be_sent_again_and_nothing_happens_by_itself() {
         let posted = SlowDown {
             method: "POST",
-            ..page(Much::Files, 64_100)
+            ..page(Debt::Files, 64_100)
         };
         for (language, words) in [
             (
@@ -183,7 +177,7 @@ mod tests {
 
     #[test]
     fn it_says_how_long_and_why_in_plain_words() {
-        let page = page(Much::Files, 64_100);
+        let page = page(Debt::Files, 64_100);
         assert_eq!(
             page.render(Format::Text, Language::En).body,
             "Please wait 1:05\n\n\
@@ -210,7 +204,7 @@ mod tests {
     #[test]
     fn each_reason_has_its_own_sentence_in_each_language() {
         let mut seen = std::collections::HashSet::new();
-        for of in [Much::Files, Much::Bytes, Much::Network] {
+        for of in [Debt::Files, Debt::Bytes, Debt::Network] {
             for language in Language::ALL {
                 let why = page(of, 1).why(language);
                 assert!(why.len() > 30 && why.trim() == why, "{why:?}");
@@ -225,13 +219,13 @@ mod tests {
 
     #[test]
     fn programs_are_told_in_problem_details() {
-        let body = page(Much::Bytes, 1_001)
+        let body = page(Debt::Bytes, 1_001)
             .render(Format::Json, Language::En)
             .body;
         let problem: serde_json::Value = serde_json::from_str(&body).expect("JSON");
         assert_eq!(problem["status"], 429);
         assert_eq!(problem["retry_after"], 2);
-        assert_eq!(problem["reason"], "files");
+        assert_eq!(problem["reason"], "bytes");
         assert_eq!(problem["title"], "Too Many Requests");
     }
 }

@@ -10,29 +10,18 @@ use crate::ffi::request::Request;
 use crate::ffi::text::lend;
 use crate::info::{DebtReport, LimitLine, TraceQuery, TraceReport};
 use crate::page::accept::Format;
-use crate::page::owed::{Due, Owed, OwedReason};
-use crate::page::slow_down::{Much, SlowDown};
+use crate::page::owed::{Due, Owed};
+use crate::page::slow_down::SlowDown;
 use crate::shm::debts::Debts;
-use nap_core::bwshare::limits::{Debt, Lane, as_set};
+use nap_core::bwshare::limits::{Lane, as_set};
 use nap_core::bwshare::till::Till;
 use nap_core::bwshare::till::charge::Charge;
 use nap_core::micros::Micros;
 
-/// What a client had too much of.
-fn much(debt: Debt) -> Much {
-    match debt {
-        Debt::Files => Much::Files,
-        Debt::Network => Much::Network,
-        _ => Much::Bytes,
-    }
-}
-
 fn slow_down<'a>(charge: &Charge, q: Request<'a>) -> SlowDown<'a> {
-    let reason = charge.reason();
     SlowDown {
         retry_after: Micros(charge.wait_us),
-        of: much(reason),
-        reason: reason.name(),
+        reason: charge.reason(),
         status: charge.status as u16,
         wall: wall_now(),
         method: std::str::from_utf8(q.method()).unwrap_or_default(),
@@ -119,10 +108,7 @@ pub fn mine(process: &Process, q: Request<'_>, limits: u32, query: &str) {
         files: due(&limit.limits[0].files, owing.files),
         bytes: due(&limit.limits[0].bytes, owing.bytes),
         wait: owing.answer.wait(),
-        reason: owing.answer.debt().map(|debt| OwedReason {
-            of: much(debt),
-            name: debt.name(),
-        }),
+        reason: owing.answer.debt(),
     });
     let (format, language) = wishes(q);
     let format = match query {
