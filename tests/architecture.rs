@@ -47,7 +47,10 @@ const MODULE: &[May] = &[
         ],
     ),
     ("state_file", &["layout", "shm", "micros", "nap", "room"]),
-    ("page", &["charset", "micros", "nap", "bwshare", "room", "wall"]),
+    (
+        "page",
+        &["charset", "micros", "nap", "bwshare", "room", "wall"],
+    ),
     (
         "info",
         &[

@@ -27,7 +27,7 @@ use nap_core::room::owner::Owner;
 use nap_core::room::permits::Permits;
 use nap_core::room::places::wake;
 use nap_core::room::recent::Recent;
-use nap_core::room::stay::Membership;
+use nap_core::room::stay::{Asks, Membership};
 use nap_core::room::verdict::Verdict;
 
 pub const CALLS: nap_access_calls = nap_access_calls {
@@ -252,7 +252,8 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
             arrival.stood = here.process.host.received(q.r);
         }
         let keys = session::more_keys(&here, q);
-        let asks = keys.asks(here.a.has(flag::STARTS));
+        let (keys, starts) = (keys.all(), here.a.has(flag::STARTS));
+        let asks = Asks { keys, starts };
         let (verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
         Some(told(&verdict?))
     })

@@ -57,16 +57,6 @@ pub unsafe fn server<'a>(conf: *const nap_conf) -> Option<&'a ServerConf> {
     }
 }
 
-/// # Safety
-/// nap.h: `argv` points to `argc` strings.
-unsafe fn arguments<'a>(argv: *const nap_str, argc: usize) -> Vec<&'a str> {
-    // SAFETY: the caller's promise, and each is borrowed for the call (nap.h).
-    let strings = unsafe { slice(argv, argc) }
-        .iter()
-        .map(|s| unsafe { text(*s) });
-    strings.collect()
-}
-
 /// 0 for what is good, and -1 with the sentence in `err` for what is not.
 ///
 /// # Safety
@@ -131,7 +121,9 @@ unsafe extern "C" fn set(
 ) -> c_int {
     guard(-1, || {
         // SAFETY: nap.h's promises.
-        let (conf, name, args) = unsafe { (any_mut(conf), text(directive), arguments(argv, argc)) };
+        let (conf, name, args) = unsafe { (any_mut(conf), text(directive), slice(argv, argc)) };
+        // SAFETY: nap.h: each is borrowed for the call.
+        let args: Vec<&str> = args.iter().map(|s| unsafe { text(*s) }).collect();
         let result = conf.map_or(Ok(()), |conf| conf.set(name, &args));
         // SAFETY: nap.h's promise.
         Some(unsafe { told(result, err) })

@@ -45,10 +45,11 @@ pub unsafe extern "C" fn control(
 
 fn outcome(process: &Process, sent: &Sent, header: &str, trusted: (bool, bool)) -> Outcome {
     let (same_origin, urlencoded) = trusted;
+    let no = |status, why: &str| (status, why.to_owned());
     if !same_origin {
-        return (
+        return no(
             403,
-            "it does not come from a page of this origin (Sec-Fetch-Site, Origin)".to_owned(),
+            "it does not come from a page of this origin (Sec-Fetch-Site, Origin)",
         );
     }
     let nonce = match header {
@@ -57,19 +58,16 @@ fn outcome(process: &Process, sent: &Sent, header: &str, trusted: (bool, bool)) 
     };
     let secret = &process.segment.head().secret;
     if !is_good(nonce, secret, wall_now().unix.secs_floor()) {
-        return (
+        return no(
             403,
-            "its nonce is missing, wrong or expired; /nap-info shows a new one".to_owned(),
+            "its nonce is missing, wrong or expired; /nap-info shows a new one",
         );
     }
     if !urlencoded {
-        return (
-            415,
-            "only application/x-www-form-urlencoded is read".to_owned(),
-        );
+        return no(415, "only application/x-www-form-urlencoded is read");
     }
     match &sent.command {
-        Err(why) => (400, why.clone()),
+        Err(why) => no(400, why),
         Ok(command) => carry_out(process, command),
     }
 }

@@ -21,7 +21,6 @@ use nap_core::nap::cookie::{cookies, given};
 use nap_core::nap::ticket::name_hash;
 use nap_core::room::Tables;
 use nap_core::room::access::flag;
-use nap_core::room::stay::Asks;
 
 /// Cookies of the session's name that are looked at: a higher path may have one too.
 const LOOKED_AT: usize = 4;
@@ -72,16 +71,8 @@ impl Keys {
         all
     }
 
-    fn all(&self) -> &[u64] {
+    pub(super) fn all(&self) -> &[u64] {
         self.keys.get(..self.n).unwrap_or_default()
-    }
-
-    /// What the access says of sessions.
-    pub(super) fn asks(&self, starts: bool) -> Asks<'_> {
-        Asks {
-            keys: self.all(),
-            starts,
-        }
     }
 }
 

@@ -35,6 +35,7 @@ use nap_core::room::naming::{Entered, LOBBY, LetGo};
 use nap_core::sqs::sessions::sets_for;
 
 /// What the parent gathers between segment_open() and start().
+#[derive(Default)]
 struct Draft {
     /// The number of processors.
     cores: u32,
@@ -97,9 +98,7 @@ unsafe extern "C" fn segment_open(
             }
             *lock(&DRAFT) = Some(Draft {
                 cores: server.cores,
-                rooms: Vec::new(),
-                keys: None,
-                pages: Vec::new(),
+                ..Draft::default()
             });
         });
         // SAFETY: nap.h's promise.

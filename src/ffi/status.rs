@@ -166,15 +166,11 @@ impl Here {
             ask: match turn {
                 Turn::Wait => asks.next(ticket.id, self.now, from, permits.outstanding()),
                 // Another access of the holder has the place: they ask whether it is served.
-                Turn::In => Some(room_base(room)),
+                Turn::In => Some(Micros(room.conf.poll_base_us.max(0) as u64)),
                 _ => None,
             },
         }
     }
-}
-
-fn room_base(room: &RoomSetup) -> Micros {
-    Micros(u64::try_from(room.conf.poll_base_us).unwrap_or(0))
 }
 
 /// How the ticket stands by its own times.
