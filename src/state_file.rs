@@ -25,8 +25,6 @@ pub struct Opened {
     pub segment: Segment,
     /// Keeps the parent's lock on the file: close it and a second server may take the file.
     pub file: OwnedFd,
-    /// Was there a state to take over?
-    pub taken_over: bool,
     /// A sentence for the log, empty if all was ordinary.
     pub remark: String,
 }
@@ -68,7 +66,7 @@ pub fn open(path: &Path, dims: Dims, children_uid: u32) -> Result<Opened, StateF
     let file = open_locked(path)?;
     let length = file.metadata()?.len();
     if length == 0 {
-        return make(file, dims, false, String::new());
+        return make(file, dims, String::new());
     }
     // This very descriptor: closing a copy of it would give the lock back (fcntl(2)).
     let file = OwnedFd::from(file);
@@ -85,33 +83,27 @@ pub fn open(path: &Path, dims: Dims, children_uid: u32) -> Result<Opened, StateF
             Ok(Opened {
                 segment: old,
                 file,
-                taken_over: true,
                 remark: String::new(),
             })
         }
         Err(SegmentError::Differs) => {
-            let fresh = replace(path, "new")?;
-            let made = make(fresh, dims, true, "its tables have other sizes now".into())?;
+            let new = beside(path, "new");
+            let made = make(fresh(&new)?, dims, "its tables have other sizes now".into())?;
             made.segment.carry_over(&old);
             made.segment.renew()?;
-            std::fs::rename(beside(path, "new"), path)?;
+            std::fs::rename(new, path)?;
             Ok(made)
         }
         Err(error) => {
             let aside = beside(path, "aside");
             std::fs::rename(path, &aside)?;
             let remark = format!("{error}: set aside as {}, beginning anew", aside.display());
-            make(open_locked(path)?, dims, false, remark)
+            make(open_locked(path)?, dims, remark)
         }
     }
 }
 
-fn make(
-    file: File,
-    dims: Dims,
-    taken_over: bool,
-    remark: String,
-) -> Result<Opened, StateFileError> {
+fn make(file: File, dims: Dims, remark: String) -> Result<Opened, StateFileError> {
     let size = dims.bytes();
     if let Err(error) = allocate(&file, size) {
         // The next start takes an empty file for a new one; half a segment would be torn.
@@ -124,7 +116,6 @@ fn make(
     Ok(Opened {
         segment,
         file,
-        taken_over,
         remark,
     })
 }
@@ -152,11 +143,11 @@ fn open_locked(path: &Path) -> Result<File, StateFileError> {
     Ok(file)
 }
 
-fn replace(path: &Path, suffix: &str) -> Result<File, StateFileError> {
-    let path = beside(path, suffix);
-    match std::fs::remove_file(&path) {
+/// The file at `path`, without anything that a former start may have left there.
+fn fresh(path: &Path) -> Result<File, StateFileError> {
+    match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
-        _ => open_locked(&path),
+        _ => open_locked(path),
     }
 }
 
@@ -242,7 +233,6 @@ mod tests {
     fn a_second_start_finds_key_epoch_and_statistics_and_nobody_running() {
         let dir = Dir::new("again");
         let first = open(&dir.file(), DIMS, 33).expect("new");
-        assert!(!first.taken_over);
         let life = first.segment.child_starts(4711).expect("room");
         let permits = first.segment.permits(0).expect("a gate");
         permits.set_limit(3);
@@ -255,7 +245,6 @@ mod tests {
         drop(first.file);
 
         let second = open(&dir.file(), DIMS, 33).expect("again");
-        assert!(second.taken_over);
         assert_eq!(
             (second.segment.head().key, second.segment.head().epoch),
             (key, epoch)
@@ -283,7 +272,7 @@ mod tests {
             ..DIMS
         };
         let second = open(&dir.file(), larger, 33).expect("carried over");
-        assert!(second.taken_over && !second.remark.is_empty());
+        assert!(!second.remark.is_empty());
         assert_eq!(second.segment.head().epoch, epoch);
         let sold = second.segment.locked(|tables| tables.gates[1].counts.sold);
         assert_eq!(sold, Some(7));
@@ -326,7 +315,7 @@ mod tests {
         };
         for again in [false, true] {
             let second = open(&dir.file(), smaller, 33).expect("carried over");
-            assert!(second.taken_over && second.remark.is_empty() == again);
+            assert_eq!(second.remark.is_empty(), again);
             let found = second.segment.locked(|tables| {
                 let places = tables.places.entries.len() as u32;
                 let sold = tables.gates[1].slots.position(1, 0).is_some();
@@ -344,10 +333,7 @@ mod tests {
                 .and_then(|mut f| f.write_all(&content))
                 .expect("written");
             let opened = open(&dir.file(), DIMS, 33).expect("begun anew");
-            assert!(
-                !opened.taken_over && opened.remark.contains("set aside"),
-                "{name}"
-            );
+            assert!(opened.remark.contains("set aside"), "{name}");
             assert_eq!(
                 std::fs::read(beside(&dir.file(), "aside")).expect("kept"),
                 content
