@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr};
 
 use askama::Template;
-use serde::Serialize;
 
 use super::line::line;
 use super::report::Clock;

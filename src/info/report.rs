@@ -385,7 +385,7 @@ impl Report {
 
 /// Inside time on the wall.
 #[derive(Clone, Copy)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     pub now: Micros,
     pub wall: Wall,
 }
