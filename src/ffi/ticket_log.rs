@@ -10,7 +10,6 @@ use super::request::Request;
 use super::session::ticketing;
 use crate::shm::clock;
 use nap_core::micros::Micros;
-use nap_core::nap::ticket::Ticket;
 use nap_core::room::history;
 use nap_core::room::verdict::Reason;
 
@@ -32,10 +31,12 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    fn of(event: &'static str, ticket: &Ticket, here: &'a Here<'_>) -> Record<'a> {
+    /// None: there is no log, or no ticket.
+    fn of(event: &'static str, here: &'a Here<'_>) -> Option<Record<'a>> {
+        let ticket = here.a.ticket().filter(|_| here.setup.ticket_log)?;
         let times = [ticket.start, ticket.prime_end, ticket.end];
         let room = ticketing(here).conf.name.as_str();
-        Record::at(event, ticket.id, times, room, here.process)
+        Some(Record::at(event, ticket.id, times, room, here.process))
     }
 
     /// `times`: start, end of the prime window, end; inside time.
@@ -71,17 +72,16 @@ impl<'a> Record<'a> {
 
 /// The refusal in `here` sold a ticket.
 pub fn issued(here: &Here<'_>, q: Request<'_>) {
-    let (Some(ticket), true) = (here.a.ticket(), here.setup.ticket_log) else {
-        return;
-    };
     let reason = Reason::of(here.a.reason);
     if matches!(reason, Reason::Early | Reason::SoldOut) {
         return;
     }
+    let Some(mut record) = Record::of("issued", here) else {
+        return;
+    };
     // A line is one write of at most 2 kB, escapes included.
     let uri = &q.uri()[..q.uri().len().min(250)];
     let request = [q.method(), b" ", uri].concat();
-    let mut record = Record::of("issued", &ticket, here);
     record.reason = Some(reason.name());
     record.request = Some(String::from_utf8_lossy(&request).into_owned());
     record.write(here.process);
@@ -89,12 +89,10 @@ pub fn issued(here: &Here<'_>, q: Request<'_>) {
 
 /// The access in `here` redeemed a ticket and runs.
 pub fn redeemed(here: &Here<'_>) {
-    let (Some(ticket), true) = (here.a.ticket(), here.setup.ticket_log) else {
-        return;
-    };
-    let mut record = Record::of("redeemed", &ticket, here);
-    record.waited = Some(here.a.waited.as_secs_f64());
-    record.write(here.process);
+    if let Some(mut record) = Record::of("redeemed", here) {
+        record.waited = Some(here.a.waited.as_secs_f64());
+        record.write(here.process);
+    }
 }
 
 /// Tickets taken out of the lock at once.

@@ -25,22 +25,13 @@ use std::sync::atomic::AtomicU32;
 pub unsafe trait Shared {}
 
 macro_rules! shared {
-    ($($kind:ty),*) => { $(
+    ($($kind:ty),+ $(,)?) => { $(
         // SAFETY: repr(C); integers, atomics and arrays of them only. Floats are kept as bits, and checked on reading.
         unsafe impl Shared for $kind {}
-    )* };
+    )+ };
 }
 
-shared!(
-    AtomicU32, Child, Room, Permits, Gate, PlacesHead, Place, History, ClientCaps
-);
-shared!(
-    Starts,
-    SessionSet,
-    Control,
-    Recent,
-    Page,
-    PageScheduler,
-    Pacer,
-    Event
-);
+shared! {
+    AtomicU32, Child, Room, Permits, Gate, PlacesHead, Place, History, ClientCaps, Starts, SessionSet, Control,
+    Recent, Page, PageScheduler, Pacer, Event,
+}
