@@ -298,7 +298,7 @@ int nap_park(request_rec *r, nap_handle *h, const nap_request *q)
     return DONE;
 }
 
-static ap_HOOK_process_connection_t **behind;   /* set when a child starts; at least one; NULL-terminated */
+static const ap_LINK_process_connection_t *behind, *behind_end;     /* the hooks after ours; set when a child starts */
 
 /* Runs around mod_rewrite's handler, which redirects r. Only if r is the first, or ours is also around the
  * redirect that led to it: an error's document, or what a program redirects to, has to return. */
@@ -399,17 +399,15 @@ static NAP_SELDOM int look_up(conn_rec *c, nap_line *line)
 static int process(conn_rec *c)
 {
     nap_line *line = nap_line_of(c);
-    ap_HOOK_process_connection_t **hook = behind;
-    int rc;
+    int rc = DECLINED;
 
     if (!line || line->around)
         return DECLINED;
     if (line->parked)
         return look_up(c, line);
     line->around = NAP_AROUND;
-    do
-        rc = (*hook++)(c);
-    while (rc == DECLINED && *hook);
+    for (const ap_LINK_process_connection_t *hook = behind; rc == DECLINED && hook < behind_end; hook++)
+        rc = hook->pFunc(c);
     line->around = 0;
     if (line->parked && c->cs->state == CONN_STATE_SUSPENDED)
         let_go(c, line->parked);
@@ -426,28 +424,18 @@ static int close_parked(conn_rec *c)
     return OK;
 }
 
-/* The hooks after ours. Running all of them again instead would cost every request. */
-static void find_behind(apr_pool_t *p)
-{
-    const apr_array_header_t *links = ap_hook_get_process_connection();
-    size_t n = 0, found = 0;
-
-    behind = apr_pcalloc(p, ((links ? (size_t)links->nelts : 0) + 1) * sizeof *behind);
-    for (int i = 0; links && i < links->nelts; i++) {
-        ap_HOOK_process_connection_t *hook = APR_ARRAY_IDX(links, i, ap_LINK_process_connection_t).pFunc;
-
-        if (found)
-            behind[n++] = hook;
-        found |= hook == process;
-    }
-    if (!n)
-        behind[0] = process;    /* which declines */
-}
-
 void nap_park_start(apr_pool_t *pchild, server_rec *s)
 {
+    const apr_array_header_t *links = ap_hook_get_process_connection();
+
     nap_yard_start(pchild, s);
-    find_behind(pchild);
+    if (!nap_the_site->parks)
+        return;
+    /* running all hooks again instead, ours too, would cost every request */
+    behind = (const ap_LINK_process_connection_t *)links->elts;
+    behind_end = behind + links->nelts;
+    while ((behind++)->pFunc != process)
+        ;
 }
 
 /* While the configuration is read: a server that cannot park, or is told not to, does not pay for it. */
