@@ -14,9 +14,8 @@
 static ap_filter_rec_t *watch_filter;
 
 /* What mod_proxy offers, found at run time. */
-static int (*run_scheme_handler)(request_rec *, proxy_worker *, proxy_server_conf *, char *,
-                                 const char *, apr_port_t);
-static apr_status_t (*initialize_worker)(proxy_worker *, server_rec *, apr_pool_t *);
+static __typeof__(proxy_run_scheme_handler) *run_scheme_handler;
+static __typeof__(ap_proxy_initialize_worker) *initialize_worker;
 
 /* Statuses that another member may not answer with. Sorted, as mod_proxy uses a binary search. */
 static const int failures[] = { HTTP_INTERNAL_SERVER_ERROR, HTTP_BAD_GATEWAY,
@@ -377,18 +376,13 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
 /* At start. 0: this mod_proxy lacks something. */
 int nap_attempt_begin(apr_dso_handle_t *dso)
 {
-    typedef void hook(int (*)(request_rec *, proxy_worker *, proxy_server_conf *, char *,
-                              const char *, apr_port_t), const char *const *, const char *const *,
-                      int);
-    apr_dso_handle_sym_t hook_scheme_handler, run, initialize;
+    __typeof__(proxy_hook_scheme_handler) *hook_scheme_handler;
 
-    if (apr_dso_sym(&hook_scheme_handler, dso, "proxy_hook_scheme_handler") ||
-        apr_dso_sym(&run, dso, "proxy_run_scheme_handler") ||
-        apr_dso_sym(&initialize, dso, "ap_proxy_initialize_worker"))
+    if (apr_dso_sym((void **)&hook_scheme_handler, dso, "proxy_hook_scheme_handler") ||
+        apr_dso_sym((void **)&run_scheme_handler, dso, "proxy_run_scheme_handler") ||
+        apr_dso_sym((void **)&initialize_worker, dso, "ap_proxy_initialize_worker"))
         return 0;
-    *(void **)&run_scheme_handler = run;
-    *(void **)&initialize_worker = initialize;
-    ((hook *)hook_scheme_handler)(hand_over, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    hook_scheme_handler(hand_over, NULL, NULL, APR_HOOK_REALLY_FIRST);
     APR_OPTIONAL_HOOK(proxy, create_req, request_sent, NULL, NULL, APR_HOOK_MIDDLE);
     watch_filter = ap_register_output_filter("NAP_BALANCER", watch, NULL, AP_FTYPE_RESOURCE - 1);
     return 1;

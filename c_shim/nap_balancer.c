@@ -264,15 +264,10 @@ static apr_status_t call_end(void *data)
 
 static int is_idempotent(request_rec *r)
 {
-    switch (r->method_number) {
-    case M_GET:
-    case M_OPTIONS:
-    case M_PUT:
-    case M_DELETE:
-    case M_TRACE:
-        return !ap_request_has_body(r) && !apr_table_get(r->headers_in, "Upgrade");
-    }
-    return 0;
+    int m = r->method_number;
+
+    return (m == M_GET || m == M_OPTIONS || m == M_PUT || m == M_DELETE || m == M_TRACE) &&
+           !ap_request_has_body(r) && !apr_table_get(r->headers_in, "Upgrade");
 }
 
 static apr_uint64_t body_of(const request_rec *r)
