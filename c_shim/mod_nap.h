@@ -180,7 +180,6 @@ typedef struct nap_handle {
     const nap_page *scheduled;       /* the page it asks for; NULL: none of those with a name */
     const nap_room *owner;           /* whose gate and tickets: `room`, or the room that shares the page */
     const char *asset;               /* of a page: the name of the file under it; NULL: itself */
-    nap_charge *charge;              /* own_charge, once its client is charged or should be; else NULL */
     nap_poll *poll;                  /* what its client is told; NULL: no poll */
     nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
     apr_bucket_brigade *body;        /* a page being made */
@@ -196,15 +195,16 @@ typedef struct nap_handle {
     unsigned owed : 1;               /* the same, or it would have been; a log note names the debt */
     unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
     unsigned page : 1;               /* this request is NapTicketPath's */
-    unsigned uploads : 1;            /* `upload` is there */
+    unsigned uploads : 1;            /* `upload` and `body_us` are there */
     unsigned fixup : 1;              /* enters in its last fixup, where it can be parked */
     nap_access access;               /* cleared up to `rest`, as what follows is not */
     request_rec *first;              /* the chain's first request */
     const char *method;              /* as received: an ErrorDocument's is GET */
     const char *form_type;           /* of a refused POST: Content-Type, Content-Length; NULL: none */
     const char *form_length;
-    nap_charge own_charge;
-    struct nap_body *upload;         /* nap_body.c: the body it was sent, with NapBody */
+    nap_charge charge;
+    struct nap_body *upload;         /* nap_body.c: the body it was sent, with NapBody; */
+    uint64_t body_us;                /* how long that was read before it entered */
     unsigned looked;                 /* from the second brigade on: where its reader was last checked, */
     int stalled_ms;                  /* and how long the reader has kept it waiting */
 } nap_handle;
@@ -405,7 +405,6 @@ int nap_filters_run(const request_rec *r);
 /* nap_body.c */
 void nap_body_register(apr_pool_t *p);
 int nap_body_await(request_rec *r, nap_handle *h);
-uint64_t nap_body_took(const nap_handle *h);
 
 /* nap_session.c */
 const char *nap_session_patterns(cmd_parms *cmd, nap_room *room, int *argc, char **argv);

@@ -89,7 +89,7 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
     if (q->n_cookies)           /* the core asks it only if a cookie brings a ticket */
         q->requested_with = nap_header(first, "X-Requested-With");
     if (h->uploads)
-        q->body_us = nap_body_took(h);
+        q->body_us = h->body_us;
     q->origin = nap_header(first, "Origin");
     nap_address(q->client, first->useragent_addr);
     /* also true behind a proxy, when ServerName says https:// */

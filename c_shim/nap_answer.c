@@ -202,7 +202,7 @@ static inline int are_headers(const nap_handle *h)
 {
     const request_rec *r = nap_last(h->first);
 
-    return !h->charge->begun && !r->connection->master && !ap_is_HTTP_INFO(r->status);
+    return !h->charge.begun && !r->connection->master && !ap_is_HTTP_INFO(r->status);
 }
 
 /* A brigade of the answer, `length` bytes, is about to reach the connection; ends: it is the last; now: from
@@ -214,7 +214,7 @@ static inline int charge_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t
     ends |= !APR_BRIGADE_EMPTY(bb) && AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
     if (ends || length > NAP_BW_PIECE || !are_headers(h))
         return nap_bytes_body(h, bb, length, ends, now);
-    h->charge->begun = 1;
+    h->charge.begun = 1;
     return 0;
 }
 
@@ -229,7 +229,7 @@ static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_
 
     if (charge_passes(h, bb, h->sent - before, end, left))
         line->charged = NULL;
-    if (h->charge->pieces && h->sent - before > NAP_BW_PIECE)
+    if (h->charge.pieces && h->sent - before > NAP_BW_PIECE)
         return pass_pieces(f, bb, h, before, what);
     return what == PASSES ? ap_pass_brigade(f->next, bb) : pass_otherwise(f, bb, now, what);
 }

@@ -43,9 +43,9 @@ typedef struct nap_body {
     apr_off_t length;                   /* read so far, so at least this much has come */
     int ended;                          /* all of it has been read */
     int counted;                        /* among those that are read without a permit */
-    int may_wait_for_us;                /* the client may wait for an answer: no more is read before entry */
-    int refused;                        /* it would be, and nothing comes: no more is read before entry */
-    apr_time_t asked;                   /* when we last asked that */
+    int enough;                         /* no more is read before entry: the client may wait for an answer, or
+                                         * nothing comes and it would be refused */
+    apr_time_t asked;                   /* when we last asked whether it would be */
     int gathers;                        /* gather() reads: httpd's filter reads trailers by the whole chain */
     int outside;                        /* the access has given its permit back until the rest is there */
     int holder;                         /* 1: the client brings a ticket; -1: it does not; 0: not looked at */
@@ -56,17 +56,11 @@ typedef struct nap_body {
     apr_off_t then;
     apr_time_t looked;                  /* when the pace was last looked at */
     apr_time_t patience;                /* left of it, once the access runs */
-    apr_time_t took;                    /* how long it was read before the access entered */
     request_rec *failed;                /* whose body did not come, and what it was told; NULL: it did */
     int status;
 } nap_body;
 
 static ap_filter_rec_t *body_filter;
-
-static int has_length(const request_rec *r)
-{
-    return apr_table_get(r->headers_in, "Content-Length") != NULL;
-}
 
 /* Waits until there is something to read, but not longer. A stream's connection has no socket of its own. */
 static void poll_client(conn_rec *c, apr_time_t at_most)
@@ -186,8 +180,8 @@ static int wait_for_more(request_rec *r, nap_body *b)
         (r->connection->master || !is_slow(b, now) || is_holder(r, b))) {
         poll_client(r->connection, SLICE_US);
         now = apr_time_now();
-        b->may_wait_for_us = waited(b, now) >= PAUSE_US && !has_length(r);
-        b->refused = is_refused(r, b, now);
+        b->enough = (waited(b, now) >= PAUSE_US && !apr_table_get(r->headers_in, "Content-Length")) ||
+                    is_refused(r, b, now);
         return OK;
     }
     ap_log_rerror(APLOG_MARK, APLOG_INFO, 0, r, "mod_nap: the body comes too slowly: %" APR_OFF_T_FMT
@@ -245,7 +239,7 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
     int status = OK;
 
     b->gathers = 1;
-    while (status == OK && !b->ended && !b->may_wait_for_us && !b->refused && b->length < most) {
+    while (status == OK && !b->ended && !b->enough && b->length < most) {
         apr_off_t want = most - b->length < PIECE ? most - b->length : PIECE;
 
         rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, want);
@@ -299,6 +293,7 @@ int nap_body_await(request_rec *r, nap_handle *h)
         h->dir->engine == NAP_ENGINE_DRY_RUN)
         return OK;
     h->uploads = 1;
+    h->body_us = 0;
     b = h->upload = apr_pcalloc(r->pool, sizeof *b);
     b->h = h;
     b->kept = apr_brigade_create(r->pool, r->connection->bucket_alloc);
@@ -307,22 +302,16 @@ int nap_body_await(request_rec *r, nap_handle *h)
     /* one of the protocol's own: it stays where a request becomes another of its chain */
     if (b->filter->next == r->proto_input_filters)
         r->proto_input_filters = b->filter;
-    if (r->expecting_100 || (r->proto_num >= HTTP_VERSION(2, 0) && !has_length(r)))
+    if (r->expecting_100 || (r->proto_num >= HTTP_VERSION(2, 0) && !apr_table_get(r->headers_in, "Content-Length")))
         return OK;
     began = apr_time_now();
     b->status = gather_as_handled(r, b, h->room->view.body);
-    b->took = apr_time_now() - began;
-    if (b->may_wait_for_us || b->refused)   /* the client has been waited for enough */
+    h->body_us = (uint64_t)(apr_time_now() - began);
+    if (b->enough)                  /* the client has been waited for enough */
         b->patience = 0;
     if (b->status != OK)
         b->failed = r;
     return b->status;
-}
-
-/* The access h has a body (`uploads`): microseconds that it was read before entry. */
-uint64_t nap_body_took(const nap_handle *h)
-{
-    return (uint64_t)h->upload->took;
 }
 
 /* ---- While it runs ------------------------------------------------------------------------------ */

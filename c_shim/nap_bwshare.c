@@ -199,7 +199,7 @@ static apr_status_t settle_late(void *data)
 /* Retry-After and a page tell how long to wait, unless the site has an ErrorDocument of its own. */
 static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
 {
-    nap_visit *v = &h->charge->visit;
+    nap_visit *v = &h->charge.visit;
     const nap_bwshare *own = nap_dir_of(r)->bwshare;
     const char *wait;
     nap_request q;
@@ -242,7 +242,7 @@ static uint32_t index_of(const nap_room *room)
  * member, DryRun. */
 static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
 {
-    nap_visit *v = &h->charge->visit;
+    nap_visit *v = &h->charge.visit;
     const nap_room *room = nap_dir_of(r)->room;
     const nap_page *page = room && room->pages ? nap_page_asked(room, h->first, r) : NULL;
     nap_request q;
@@ -299,20 +299,19 @@ int nap_bwshare_access(request_rec *r)
         (own && own->exempt && nap_expr_any(r, own->exempt, "BwShareExempt")))
         return DECLINED;
     h = nap_handle_make(r);
-    h->charge = &h->own_charge;
-    charge_begin(h->charge, by->index,
+    charge_begin(&h->charge, by->index,
                  (engine == NAP_ENGINE_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0));
     nap_address(client, r->useragent_addr);
-    if (nap_the_core->debts.enter(&h->charge->visit, &line->client, client) && !may_pass(r, h))
+    if (nap_the_core->debts.enter(&h->charge.visit, &line->client, client) && !may_pass(r, h))
         return refuse(r, h);
-    if (h->charge->visit.key)
+    if (h->charge.visit.key)
         count(r, h, line);
     return DECLINED;
 }
 
 int nap_bwshare_status(const nap_handle *h)
 {
-    return h->charge->visit.status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)h->charge->visit.status;
+    return h->charge.visit.status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)h->charge.visit.status;
 }
 
 /* ---- Handlers --------------------------------------------------------------------------------- */
@@ -325,8 +324,8 @@ int nap_bwshare_page(request_rec *r)
 
     if (!h || !h->in_debt)
         return r->prev && r->prev->status != HTTP_OK ? r->prev->status : HTTP_NOT_FOUND;
-    wanted.visit = &h->charge->visit;
-    r->status = (int)h->charge->visit.status;
+    wanted.visit = &h->charge.visit;
+    r->status = (int)h->charge.visit.status;
     r->status_line = NULL;
     return nap_page_show(r, &wanted);
 }

@@ -178,7 +178,7 @@ static inline void charge_up_to(nap_charge *c, int64_t sent, uint64_t now, int a
 /* An answer that goes on: all of it at its start, if its length is known. */
 static NAP_SELDOM void charge_part(nap_handle *h, apr_off_t length, uint64_t now)
 {
-    nap_charge *c = h->charge;
+    nap_charge *c = &h->charge;
     apr_off_t all = c->charged ? -1 : length_known(nap_last(h->first));
 
     if (all >= 0) {
@@ -200,9 +200,9 @@ static int begins(nap_handle *h, int ends)
         h->charged = r->status != HTTP_SWITCHING_PROTOCOLS;
         return 0;
     }
-    h->charge->begun = 1;
+    h->charge.begun = 1;
     if (r->connection->master) {
-        count_headers(h->charge, r);
+        count_headers(&h->charge, r);
         return 1;
     }
     return ends;
@@ -210,7 +210,7 @@ static int begins(nap_handle *h, int ends)
 
 int nap_bytes_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now)
 {
-    nap_charge *c = h->charge;
+    nap_charge *c = &h->charge;
 
     if (length > PIECE)
         mark_pieces(c, h->first->connection, bb, length);
@@ -232,7 +232,7 @@ int nap_bytes_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int 
  * those bytes for nothing. */
 void nap_bytes_settle(nap_handle *h)
 {
-    nap_charge *c = h->charge;
+    nap_charge *c = &h->charge;
     int64_t sent = c->headers + h->sent;
 
     h->charged = 0;
