@@ -108,34 +108,25 @@ static int is_less(apr_off_t bytes, uint32_t a_second, apr_time_t span)
     return bytes * APR_USEC_PER_SEC < (apr_off_t)a_second * span;
 }
 
-/* TLS sends records, which are seen only when they are whole. */
-static int is_tls(const nap_body *b)
-{
-    return strcmp(ap_http_scheme(b->h->first), "https") == 0;
-}
-
-/* The least that a body is waited for: its first byte may come a round trip after the head. */
-static apr_time_t at_least(const nap_body *b, const nap_pace *pace)
-{
-    apr_time_t after = apr_time_from_msec(pace->after_ms);
-
-    return b->length || after > FIRST_US ? after : FIRST_US;
-}
-
 /* 1: so many others are read that the client sends too slowly, on average or of late. */
 static int is_slow(nap_body *b, apr_time_t now)
 {
-    apr_time_t all = waited(b, now), since = all - b->window;
+    apr_time_t all = waited(b, now), since = all - b->window, at_least;
     nap_pace pace;
-    int slow;
+    int slow, tls;
 
     if (!b->counted || now - b->looked < SLICE_US)
         return 0;
     b->looked = now;
     pace = nap_the_core->access.pace();
-    if (pace.in_all && all >= at_least(b, &pace) && is_less(b->length + (is_tls(b) ? RECORD : 0), pace.in_all, all))
+    at_least = apr_time_from_msec(pace.after_ms);
+    if (!b->length && at_least < FIRST_US)      /* its first byte may come a round trip after the head */
+        at_least = FIRST_US;
+    /* TLS sends records, which are seen only when they are whole */
+    tls = strcmp(ap_http_scheme(b->h->first), "https") == 0;
+    if (pace.in_all && all >= at_least && is_less(b->length + (tls ? RECORD : 0), pace.in_all, all))
         return 1;
-    if (since < (is_tls(b) ? TLS_WINDOW_US : WINDOW_US))
+    if (since < (tls ? TLS_WINDOW_US : WINDOW_US))
         return 0;
     slow = pace.lately && is_less(b->length - b->then, pace.in_all > pace.lately ? pace.in_all : pace.lately, since);
     b->window = all;
@@ -248,15 +239,13 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
             continue;
         }
         b->heard = b->counted ? apr_time_now() : 0;
-        if (!rv) {
-            if ((rv = keep(b, bb))) {
-                ap_log_rerror(APLOG_MARK, APLOG_ERR, rv, r, "mod_nap: the body cannot be kept in a temporary file");
-                status = HTTP_INTERNAL_SERVER_ERROR;
-            }
-        }
-        else {
+        if (rv) {
             ap_log_rerror(APLOG_MARK, APLOG_INFO, rv, r, "mod_nap: the body is incomplete");
             status = ap_map_http_request_error(rv, HTTP_BAD_REQUEST);
+        }
+        else if ((rv = keep(b, bb))) {
+            ap_log_rerror(APLOG_MARK, APLOG_ERR, rv, r, "mod_nap: the body cannot be kept in a temporary file");
+            status = HTTP_INTERNAL_SERVER_ERROR;
         }
     }
     end_waiting(b);

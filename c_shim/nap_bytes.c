@@ -146,12 +146,6 @@ static int table_size(void *sum, const char *key, const char *value)
     return 1;
 }
 
-static NAP_SELDOM void count_headers(nap_charge *c, const request_rec *r)
-{
-    apr_table_do(table_size, &c->headers, r->headers_out, NULL);
-    apr_table_do(table_size, &c->headers, r->err_headers_out, NULL);
-}
-
 /* The length of everything that follows the headers; -1: not known. */
 static apr_off_t length_known(const request_rec *r)
 {
@@ -202,7 +196,8 @@ static int begins(nap_handle *h, int ends)
     }
     h->charge.begun = 1;
     if (r->connection->master) {
-        count_headers(&h->charge, r);
+        apr_table_do(table_size, &h->charge.headers, r->headers_out, NULL);
+        apr_table_do(table_size, &h->charge.headers, r->err_headers_out, NULL);
         return 1;
     }
     return ends;

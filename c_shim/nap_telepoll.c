@@ -38,17 +38,6 @@ static int is_counted(const request_rec *r)
            !(r->prev && r->prev->status != HTTP_OK);
 }
 
-/* A 304 carries none of our headers. Its client would go on by those of the answer it has, and poll at that
- * interval for ever. So polls get a full answer. For methods other than GET and HEAD these headers are
- * conditions (PUT only what is not there yet), so they stay. */
-static void answer_anew(request_rec *r)
-{
-    if (r->method_number != M_GET)
-        return;
-    apr_table_unset(r->headers_in, "If-None-Match");
-    apr_table_unset(r->headers_in, "If-Modified-Since");
-}
-
 /* After the last fixup: for the first request of a chain that lies in an event. */
 int nap_telepoll_access(request_rec *r)
 {
@@ -66,7 +55,13 @@ int nap_telepoll_access(request_rec *r)
     if (!nap_the_core->polls.poll(event->index, poll))
         return DECLINED;
     nap_handle_make(nap_first(r))->poll = poll;
-    answer_anew(r);
+    /* A 304 carries none of our headers. Its client would go on by those of the answer it has, and poll at that
+     * interval for ever. So polls get a full answer. For methods other than GET and HEAD these headers are
+     * conditions (PUT only what is not there yet), so they stay. */
+    if (r->method_number == M_GET) {
+        apr_table_unset(r->headers_in, "If-None-Match");
+        apr_table_unset(r->headers_in, "If-Modified-Since");
+    }
     environment(r, poll);
     return DECLINED;
 }
