@@ -213,13 +213,10 @@ int nap_park_around(const conn_rec *c)
 /* May r wait without a worker? Asked in its last fixup. */
 int nap_park_may(const request_rec *r)
 {
-    const conn_rec *c = r->connection;
-    const nap_line *line;
+    const nap_line *line = nap_line_of(r->connection);
 
-    if (r->main || c->clogging_input_filters)
-        return 0;
-    line = nap_line_of(c);
-    return line && line->around == NAP_AROUND && (!r->prev || r->prev == line->follows);
+    return !r->main && !r->connection->clogging_input_filters && line && line->around == NAP_AROUND &&
+           (!r->prev || r->prev == line->follows);
 }
 
 static void bell_close(nap_parked *p)
@@ -274,15 +271,13 @@ static void be_silent(request_rec *r)
 int nap_park(request_rec *r, nap_handle *h, const nap_request *q)
 {
     nap_line *line = nap_line_of(r->connection);
-    nap_parked *p = apr_palloc(r->pool, sizeof *p);
+    nap_parked *p = apr_pcalloc(r->pool, sizeof *p);
 
     p->r = r;
     p->h = h;
     p->q = *q;
     p->socket = ap_get_conn_socket(r->connection);
     p->client = -1;
-    p->at = 0;
-    p->no_room = 0;
     p->bell = p->socket ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
     /* the lowest free number; the last ones are kept for accesses that run */
     if (p->bell < 0 || p->bell >= nap_yard_descriptors) {
