@@ -260,15 +260,6 @@ static int refuse(request_rec *r, nap_handle *h, nap_request *q)
     return HTTP_SERVICE_UNAVAILABLE;
 }
 
-/* Nobody is there to read an answer; the log shows 503 with no bytes and %X as X. */
-static int gone(request_rec *r, nap_handle *h)
-{
-    h->gone = 1;
-    r->status = HTTP_SERVICE_UNAVAILABLE;
-    r->connection->keepalive = AP_CONN_CLOSE;
-    return DONE;
-}
-
 /* leave() must follow. For a stream its pool calls it; registered before the script's cleanups, it runs after
  * them. */
 static inline void hold(const request_rec *r, nap_handle *h)
@@ -291,8 +282,12 @@ static NAP_SELDOM int decided(request_rec *r, nap_handle *h, nap_verdict verdict
 {
     nap_access *a = &h->access;
 
-    if (verdict == NAP_WAIT)
-        return gone(r, h);
+    if (verdict == NAP_WAIT) {  /* nobody is there to read an answer; the log shows 503, no bytes, and %X as X */
+        h->gone = 1;
+        r->status = HTTP_SERVICE_UNAVAILABLE;
+        r->connection->keepalive = AP_CONN_CLOSE;
+        return DONE;
+    }
     /* a session has begun even if its page has no place left to wait on */
     if (verdict == NAP_RUN || (verdict == NAP_PASS && a->session))
         nap_the_core->access.redeemed(a, q);

@@ -34,18 +34,13 @@ static int ends(nap_handle *h, const apr_bucket_brigade *bb)
     return end;
 }
 
-/* mod_proxy_wstunnel has the connection to itself: the request has no answer any more. */
-static inline int is_tunnel(const request_rec *r)
-{
-    return r->proto_output_filters == r->connection->output_filters;
-}
-
 /* 1: a long answer, or one that never ends: 101, a tunnel or an event stream. */
 static inline int lasts(const nap_handle *h)
 {
     const request_rec *last = nap_last(h->first);
 
-    if (last->status == HTTP_SWITCHING_PROTOCOLS || is_tunnel(last))
+    /* mod_proxy_wstunnel has the connection to itself: the request has no answer any more */
+    if (last->status == HTTP_SWITCHING_PROTOCOLS || last->proto_output_filters == last->connection->output_filters)
         return 1;
     /* the headers come first */
     return h->passes && ((h->room->view.download >= 0 && h->sent > h->room->view.download) ||
@@ -69,15 +64,6 @@ static NAP_SELDOM int stalls(nap_handle *h)
     return !taken || h->stalled_ms >= STALL_MS;
 }
 
-/* event sends what is left of an answer without a worker. A stream's connection is not event's. */
-static int sends_alone(const conn_rec *c)
-{
-    int async = 0;
-
-    return !c->master && !c->clogging_input_filters &&
-           !ap_mpm_query(AP_MPMQ_IS_ASYNC, &async) && async;
-}
-
 /* What becomes of a brigade of an answer. */
 enum { PASSES, PASSES_LAST, MAY_WAIT };
 
@@ -85,8 +71,11 @@ enum { PASSES, PASSES_LAST, MAY_WAIT };
 static NAP_SELDOM int watch_long(nap_line *line, int end)
 {
     nap_handle *h = line->now;
-    int alone = sends_alone(h->first->connection);
+    const conn_rec *c = h->first->connection;
+    int async = 0, alone;
 
+    /* event sends what is left of an answer without a worker; a stream's connection is not event's */
+    alone = !c->master && !c->clogging_input_filters && !ap_mpm_query(AP_MPMQ_IS_ASYNC, &async) && async;
     if (!h->passes)
         h->passes = 1;
     if (!h->detached) {
