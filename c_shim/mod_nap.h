@@ -132,6 +132,7 @@ typedef struct nap_site {
     const char *ticket_path;         /* NapTicketPath, or its default */
     const char *control_path;        /* NapControl; NULL: Off */
     module *headers;                 /* mod_headers; NULL: not loaded */
+    /* Hooks are registered by the first directive that needs them: a site that does not use them pays nothing. */
     int admits_early;                /* the hook of NapAdmit early is there */
     int admits_filtered;             /* the hook for files that filters run as programs */
     int has_sessions;                /* the hooks of NapSession are there */

@@ -12,8 +12,6 @@
  * on when the handler reads, which is when its access runs. Nor is anything with NapAdmit early: the client
  * is not authorized yet.
  *
- * A client that falls silent, and would be refused if it had sent everything, is refused then.
- *
  * A body that is read without a permit holds a worker. The more are read where others want workers, the
  * faster the bodies must come: slow ones get 408, unless they bring a ticket. httpd's own time-outs,
  * mod_reqtimeout's too, hold for all. Streams of HTTP/2 have threads of their own, and are not counted.
@@ -81,7 +79,6 @@ static apr_time_t waited(const nap_body *b, apr_time_t now)
     return b->waited + (b->counted ? now - b->began : 0);
 }
 
-/* A worker waits for the client from now on. */
 static void begin_waiting(nap_body *b)
 {
     conn_rec *c = b->h->first->connection;
@@ -102,7 +99,6 @@ static void end_waiting(nap_body *b)
         nap_the_core->access.reading(-1, &b->h->access);
 }
 
-/* Fewer than that many bytes a second. */
 static int is_less(apr_off_t bytes, uint32_t a_second, apr_time_t span)
 {
     return bytes * APR_USEC_PER_SEC < (apr_off_t)a_second * span;
@@ -149,8 +145,8 @@ static int is_holder(request_rec *r, nap_body *b)
     return b->holder > 0;
 }
 
-/* Nothing has come for PAUSE, and in that time we have not asked. The page will not give the form back. If
- * there is room for the access, the body is waited for. */
+/* Nothing has come for PAUSE, and in that time we have not asked: would it be refused if everything had come?
+ * Its page will not give the form back. If there is room for the access, the body is waited for. */
 static int is_refused(request_rec *r, nap_body *b, apr_time_t now)
 {
     if (b->outside || now - (b->asked > b->heard ? b->asked : b->heard) < PAUSE_US)

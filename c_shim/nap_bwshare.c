@@ -4,9 +4,8 @@
  * and refused there if the client owes too much. The bytes of its answer are charged as they pass
  * (nap_bytes.c).
  *
- * The hooks are registered while the configuration is read, by the first `BwShare On`: a site that
- * does not use this pays nothing. Settings of the server or a virtual host are kept apart from a
- * directory's: merged into it, they would be merged anew with every request.
+ * Settings of the server or a virtual host are kept apart from a directory's: merged into it, they
+ * would be merged anew with every request.
  */
 #include <mod_core.h>
 

@@ -4,8 +4,8 @@
  * programs see it; the ticket page asks for itself (nap-status). The ticket is looked at when the
  * answer is about to be made, so an access that has just used it up is told nothing.
  *
- * The hooks are registered while the configuration is read, by the first <NapRoom>. As long as no
- * tickets are out, no request is looked at; one without a ticket costs two looks at its headers.
+ * As long as no tickets are out, no request is looked at; one without a ticket costs two looks at its
+ * headers.
  */
 #include "mod_nap.h"
 
@@ -67,7 +67,6 @@ static void call(request_rec *r)
         tell_holder(r);
 }
 
-/* A child starts: by now it is known which gates sell tickets. */
 void nap_call_start(void)
 {
     counts = nap_the_core->pages.tickets_out();

@@ -433,7 +433,6 @@ void nap_park_start(apr_pool_t *pchild, server_rec *s)
         ;
 }
 
-/* While the configuration is read: a server that cannot park, or is told not to, does not pay for it. */
 void nap_park_hook(void)
 {
     if (nap_the_site->parks || !nap_the_site->view.park || cannot_park())

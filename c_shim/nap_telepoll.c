@@ -5,9 +5,6 @@
  * environment in which part of the period the poll came. When the answer begins, it gets these headers
  * unless the site has set its own: TelePoll-Interval, Retry-After, Cache-Control: no-store, and Refresh
  * for pages that people look at.
- *
- * The hooks are registered while the configuration is read, by the first TelePoll: a site that does
- * not use this pays nothing.
  */
 #include "mod_nap.h"
 
