@@ -443,7 +443,7 @@ int nap_bwshare_handler(request_rec *r);
 /* nap_bytes.c */
 int nap_bytes_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now);
 apr_off_t nap_bytes_cut(apr_bucket_brigade *bb, apr_bucket_brigade *rest);
-void nap_bytes_settle(nap_handle *h);
+apr_status_t nap_bytes_settle(void *handle);
 
 /* nap_telepoll.c */
 const char *nap_telepoll_set(cmd_parms *cmd, void *dir, int argc, char *const argv[]);

@@ -150,12 +150,6 @@ static int is_left(const call *c, const proxy_worker *worker)
     return is_capable(c, worker);
 }
 
-/* mod_proxy would use it. */
-static int is_open(const proxy_worker *worker)
-{
-    return PROXY_WORKER_IS_USABLE(worker) && !PROXY_WORKER_IS_DRAINING(worker);
-}
-
 /* The members that mod_proxy's own rules allow: lbset, spares, standbys, drained and failed ones. */
 typedef struct gathering {
     const call *c;
@@ -216,7 +210,8 @@ int nap_balancer_has_left(const call *c, int wanted)
     const proxy_worker *worker;
 
     NAP_EACH(worker, c->balancer->workers)
-        wanted -= wanted > 0 && is_open(worker) && is_left(c, worker);
+        wanted -= wanted > 0 && PROXY_WORKER_IS_USABLE(worker) && !PROXY_WORKER_IS_DRAINING(worker) &&
+                  is_left(c, worker);
     return wanted <= 0;
 }
 

@@ -362,13 +362,6 @@ static apr_status_t read_inside(nap_body *b, apr_bucket_brigade *bb, apr_off_t r
     return rv;
 }
 
-/* All is there. 0: the client has gone while the access waited for its turn again. */
-static int come_in_again(nap_body *b)
-{
-    b->outside = 0;
-    return !is_unanswered(b->h) || nap_access_again(b->h);
-}
-
 static apr_status_t read_waiting(nap_body *b, apr_bucket_brigade *bb, apr_off_t readbytes)
 {
     nap_handle *h = b->h;
@@ -382,9 +375,10 @@ static apr_status_t read_waiting(nap_body *b, apr_bucket_brigade *bb, apr_off_t 
     rv = b->outside && !h->first->connection->master
          ? read_outside(b, bb, readbytes)
          : ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_BLOCK_READ, readbytes);
-    if (b->outside && !rv && nap_is_end(bb) && !come_in_again(b))
-        return APR_ECONNABORTED;
-    return rv;
+    if (!b->outside || rv || !nap_is_end(bb))
+        return rv;
+    b->outside = 0;             /* all is there: it waits for its turn again */
+    return is_unanswered(h) && !nap_access_again(h) ? APR_ECONNABORTED : APR_SUCCESS;
 }
 
 /* Gives `most` bytes of what is kept, or all of it. stay: they are to be read once more. */

@@ -186,15 +186,6 @@ static const limits *limits_of(const nap_bwshare *server)
     return server && server->limits ? server->limits : &server_limits;
 }
 
-static apr_status_t settle_late(void *data)
-{
-    nap_handle *h = data;
-
-    if (h->charged)
-        nap_bytes_settle(h);
-    return APR_SUCCESS;
-}
-
 /* Retry-After and a page tell how long to wait, unless the site has an ErrorDocument of its own. */
 static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
 {
@@ -268,7 +259,7 @@ static void count(request_rec *r, nap_handle *h, nap_line *line)
     h->charged = 1;
     line->charged = h;
     if (r->connection->master)      /* the stream's pool may go before its answer has */
-        apr_pool_cleanup_register(r->pool, h, settle_late, apr_pool_cleanup_null);
+        apr_pool_cleanup_register(r->pool, h, nap_bytes_settle, apr_pool_cleanup_null);
 }
 
 /* Of `reserved` only the length needs to be zero: clearing all of it would be a call of memset, and cost

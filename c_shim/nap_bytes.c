@@ -225,11 +225,14 @@ int nap_bytes_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int 
 /* The request is over; an answer that was cut short was shorter than expected. The piece that was under way
  * counts as sent: otherwise a client that breaks off each download before the next mark would have had
  * those bytes for nothing. */
-void nap_bytes_settle(nap_handle *h)
+apr_status_t nap_bytes_settle(void *handle)
 {
+    nap_handle *h = handle;
     nap_charge *c = &h->charge;
     int64_t sent = c->headers + h->sent;
 
+    if (!h->charged)
+        return APR_SUCCESS;
     h->charged = 0;
     if (c->progress)
         sent += c->progress->sent + c->progress->next - c->marked;
@@ -237,4 +240,5 @@ void nap_bytes_settle(nap_handle *h)
         nap_the_core->debts.give_back(&c->visit, &c->reserved, (uint64_t)(c->charged - sent));
     else
         charge_up_to(c, sent, 0, 0);
+    return APR_SUCCESS;
 }
