@@ -205,7 +205,6 @@ static int is_static(const request_rec *r)
     return !has_includes(r);
 }
 
-/* The highest of the room's priorities whose expressions are true. */
 static NAP_SELDOM uint32_t priority_of(request_rec *r, const nap_room *room)
 {
     const nap_priority *one;

@@ -64,7 +64,6 @@ static NAP_SELDOM int stalls(nap_handle *h)
     return !taken || h->stalled_ms >= STALL_MS;
 }
 
-/* What becomes of a brigade of an answer. */
 enum { PASSES, PASSES_LAST, MAY_WAIT };
 
 /* A long answer. PASSES_LAST: its end is here, and once that has passed, its worker is free. */

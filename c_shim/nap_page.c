@@ -342,7 +342,6 @@ int nap_page_fixup(request_rec *r)
     return answer_ours(r);
 }
 
-/* translate_name: before all other modules, also for an internal redirect. */
 int nap_page_translate(request_rec *r)
 {
     const char *uri = r->uri, *path = nap_the_site->ticket_path;

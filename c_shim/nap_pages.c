@@ -134,7 +134,6 @@ static void beside_set(nap_room *room)
         nap_the_core->conf.beside(page->conf, all - page->view.run_ready);
 }
 
-/* The room's pages, before the room is finished. */
 int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p)
 {
     nap_page *page;

@@ -85,7 +85,6 @@ static __attribute__((noinline)) void look_closer(request_rec *r, nap_line *line
         line->bare = nap_has_body(r) ? NULL : r;
 }
 
-/* post_read_request, so that nobody else sees, forwards, caches or logs a ticket. */
 int nap_query_take(request_rec *r)
 {
     const apr_array_header_t *headers = apr_table_elts(r->headers_in);
