@@ -185,14 +185,6 @@ static NAP_SELDOM apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *b
     return rv;
 }
 
-/* Over HTTP/1 the headers come as a brigade of their own, right before the body. */
-static inline int are_headers(const nap_handle *h)
-{
-    const request_rec *r = nap_last(h->first);
-
-    return !h->charge.begun && !r->connection->master && !ap_is_HTTP_INFO(r->status);
-}
-
 /* A brigade of the answer, `length` bytes, is about to reach the connection; ends: it is the last; now: from
  * leave(), or 0. 1: no more will come. */
 static inline int charge_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends,
@@ -200,7 +192,9 @@ static inline int charge_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t
 {
     /* of an answer without a body (HEAD, too) this is the only sign of the end */
     ends |= !APR_BRIGADE_EMPTY(bb) && AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
-    if (ends || length > NAP_BW_PIECE || !are_headers(h))
+    /* over HTTP/1 the headers come as a brigade of their own, right before the body */
+    if (ends || length > NAP_BW_PIECE || h->charge.begun || h->first->connection->master ||
+        ap_is_HTTP_INFO(nap_last(h->first)->status))
         return nap_bytes_body(h, bb, length, ends, now);
     h->charge.begun = 1;
     return 0;

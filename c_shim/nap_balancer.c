@@ -97,16 +97,10 @@ const char *nap_oxthas_activity(cmd_parms *cmd, void *dir, int argc, char *const
 
 /* ---- A request's kind, and its members -------------------------------------------------------- */
 
-static const char *first_segment(apr_pool_t *p, const char *uri)
-{
-    size_t len = strcspn(uri + (*uri == '/'), "/?");
-
-    uri += *uri == '/';
-    return len ? apr_pstrmemdup(p, uri, len < NAP_NAME_MAX ? len : NAP_NAME_MAX) : "/";
-}
-
 static void classify(call *c, const apr_array_header_t *activities)
 {
+    const char *path = c->r->uri + (*c->r->uri == '/');
+    size_t segment = strcspn(path, "/?");
     const activity *a;
 
     NAP_EACH(a, activities) {
@@ -116,7 +110,7 @@ static void classify(call *c, const apr_array_header_t *activities)
             return;
         }
     }
-    c->kind = first_segment(c->r->pool, c->r->uri);
+    c->kind = segment ? apr_pstrmemdup(c->r->pool, path, segment < NAP_NAME_MAX ? segment : NAP_NAME_MAX) : "/";
 }
 
 /* By its route, its URL, or its host:port. */

@@ -45,23 +45,16 @@ const char *nap_session_patterns(cmd_parms *cmd, nap_room *room, int *argc, char
     return NULL;
 }
 
-/* The path of the <Location> that a NapUse stands in; NULL: it does not tell what lies in the room. */
-static const char *location_of(const ap_directive_t *use, apr_pool_t *p)
-{
-    const char *path = nap_section_word(use->parent, "<Location", p);
-
-    return path && path[0] == '/' && !apr_fnmatch_test(path) ? path : NULL;
-}
-
+/* Only a <Location> of a plain path tells what lies in the room. */
 static int lies_there(const nap_room *room, const nap_page *page, apr_pool_t *p)
 {
     const ap_directive_t *use;
 
     NAP_EACH(use, room->uses) {
-        const char *path = location_of(use, p);
+        const char *path = nap_section_word(use->parent, "<Location", p);
 
-        if (!path || !strncmp(path, page->prefix, strlen(path) < page->prefix_len
-                                                  ? strlen(path) : page->prefix_len))
+        if (!path || path[0] != '/' || apr_fnmatch_test(path) ||
+            !strncmp(path, page->prefix, strlen(path) < page->prefix_len ? strlen(path) : page->prefix_len))
             return 1;
     }
     return !room->uses;
