@@ -10,6 +10,9 @@ use std::sync::atomic::AtomicU32;
 use crate::latch::Latch;
 use nap_core::bwshare::table::Stripe;
 use nap_core::bwshare::trace::TraceSet;
+use nap_core::fleet::NODES;
+use nap_core::fleet::link::Link;
+use nap_core::fleet::member::Member;
 use nap_core::nap::client_caps::ClientCaps;
 use nap_core::oxthas::executor::Executor;
 use nap_core::oxthas::flight::Flight;
@@ -90,6 +93,10 @@ pub enum Kind {
     Controls = 22,
     /// In which child the access of a place waits without a worker, one-based.
     Parked = 27,
+    /// The agent, and the store of the fleet.
+    Link = 23,
+    /// Nodes of the fleet, each at its number.
+    Members = 28,
 }
 
 /// One line of the directory. Written when the segment is made.
@@ -176,6 +183,8 @@ impl Dims {
             (Kind::Sessions, size_of::<SessionSet>(), self.session_sets),
             (Kind::Controls, size_of::<Control>(), self.gates),
             (Kind::Parked, size_of::<AtomicU32>(), self.places),
+            (Kind::Link, size_of::<Link>(), 1),
+            (Kind::Members, size_of::<Member>(), NODES as u32 + 1),
         ];
         for (kind, entry, count) in wanted {
             directory[kind as usize] = Section {
@@ -204,7 +213,8 @@ impl Section {
     }
 
     /// Is it taken over from an older segment as it is, entry by entry? Sessions and debts are by their
-    /// keys. What is known of balancer members is from the last minutes, and stays behind.
+    /// keys. What is known of balancer members is from the last minutes, and of a fleet from the last second: both
+    /// stay behind.
     pub fn is_copied(&self) -> bool {
         let apart = [
             Kind::Sessions,
@@ -215,6 +225,8 @@ impl Section {
             Kind::Desk,
             Kind::Executors,
             Kind::Flights,
+            Kind::Link,
+            Kind::Members,
         ];
         self.kind != 0 && !apart.map(|kind| kind as u32).contains(&self.kind)
     }

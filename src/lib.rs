@@ -8,10 +8,12 @@
 //!   layout, latch     which tables the segment has; a lock of one word
 //!   shm, state_file   the segment; the file behind it
 //!   page, info        what visitors and administrators see
+//!   agent             what the parent tells nap-agent, who speaks with a fleet's store
 //!   ffi               httpd's door: c_shim/nap.h
 //!   crates/nap-sim    the same core in virtual time; crates/nap-load: visitors
 //! ```
 
+pub mod agent;
 pub mod ffi;
 pub mod info;
 pub mod latch;

@@ -21,6 +21,7 @@ const CORE: &[May] = &[
     ("oxthas", &["micros", "row"]),
     ("telepoll", &["micros", "row"]),
     ("sqs", &["micros", "row"]),
+    ("fleet", &["micros"]),
     ("room", &["micros", "nap", "row", "sqs", "telepoll"]),
     (
         "conf",
@@ -34,16 +35,18 @@ const CORE: &[May] = &[
 const MODULE: &[May] = &[
     ("wall", &["micros"]),
     ("latch", &[]),
+    ("agent", &[]),
     (
         "layout",
         &[
-            "latch", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room",
+            "latch", "fleet", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room",
         ],
     ),
     (
         "shm",
         &[
-            "latch", "layout", "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room",
+            "latch", "layout", "fleet", "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs",
+            "room",
         ],
     ),
     ("state_file", &["layout", "shm", "micros", "nap", "room"]),
@@ -54,13 +57,15 @@ const MODULE: &[May] = &[
     (
         "info",
         &[
-            "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room", "wall",
+            "micros", "fleet", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room", "wall",
         ],
     ),
     (
         "ffi",
         &[
+            "agent",
             "charset",
+            "fleet",
             "micros",
             "nap",
             "bwshare",

@@ -52,7 +52,7 @@ typedef struct nap_conf_calls {
 } nap_conf_calls;
 
 /* The mapping that all children share; the shim keeps it over restarts of the module. */
-typedef struct nap_segment { void *base; uint64_t size; int32_t fd; /* of the state file, or -1 */ } nap_segment;
+typedef struct nap_segment { void *base; uint64_t size; int32_t fd; /* of the file behind it */ } nap_segment;
 
 /* The parent, at start and at each graceful restart, in this order. */
 typedef struct nap_server_calls {

@@ -134,36 +134,36 @@ fn open(
             Err(error) => host.log(NAP_LOG_ERROR, &format!("the segment is unusable: {error}")),
         }
     }
-    let (segment, fd) = match path {
-        "" => (None, -1),
+    let opened = match path {
+        "" => None,
         path => match state_file::open(Path::new(path), dims, children_uid) {
             Ok(opened) => {
                 if !opened.remark.is_empty() {
                     let line = format!("NapStateFile {path}: {}", opened.remark);
                     host.log(NAP_LOG_NOTICE, &line);
                 }
-                // The parent's lock lives as long as the descriptor: kept over restarts.
-                (Some(opened.segment), opened.file.into_raw_fd())
+                Some((opened.segment, opened.file))
             }
             Err(error) => {
                 let line = format!(
                     "NapStateFile {path}: {error}; tickets will not outlive a full restart"
                 );
                 host.log(NAP_LOG_ERROR, &line);
-                (None, -1)
+                None
             }
         },
     };
-    let segment = match segment {
-        Some(segment) => segment,
-        None => Segment::anonymous(dims)
+    let (segment, file) = match opened {
+        Some(opened) => opened,
+        None => Segment::made(dims)
             .map_err(|error| format!("no shared memory ({} bytes): {error}", dims.bytes()))?,
     };
     let (base, size) = segment.raw();
     *handle = nap_segment {
         base: base.cast(),
         size: size as u64,
-        fd,
+        // Kept over restarts: with it the parent's lock on a state file, and what an agent maps.
+        fd: file.into_raw_fd(),
     };
     Ok(segment)
 }

@@ -12,10 +12,11 @@
 //!    │ recent   [Recent]    atomics: the last minutes, one entry (36 KiB) a gate │
 //!    │ polls    [Event]     atomics: of the site's own events, then one a gate   │
 //!    │ controls [Control]   atomics: what is set by hand, one entry a gate       │
+//!    │ link     [1]         atomics: the agent, and the store of the fleet       │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under the lock ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ rooms [Room]   gates [Gate]   places head [1]   places [Place]            │
 //!    │ history [1]    clients [1]    pages [Page]    pacing [PageScheduler]      │
-//!    │ pacer [1]    starts [Starts]   sessions [SessionSet]                      │
+//!    │ pacer [1]    starts [Starts]   sessions [SessionSet]    members [Member]  │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ each stripe under its own ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ debt latches [Latch]  debts [Stripe]  trace [TraceSet]                    │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under a lock in it ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
@@ -38,6 +39,8 @@ use super::lock::{Lock, LockHeld, Taken};
 use super::shared::Shared;
 use super::{clock, futex};
 use crate::layout::{EVENTS, Kind, SECTIONS, Section, by_kind};
+use nap_core::fleet::link::Link;
+use nap_core::fleet::member::Member;
 use nap_core::micros::Micros;
 use nap_core::nap::laws::Laws;
 use nap_core::room::children::{Child, Workers};
@@ -258,6 +261,11 @@ impl Segment {
         self.atomics(Kind::Controls)
     }
 
+    /// The agent and the store of the fleet; None in a segment from before there were any.
+    pub fn link(&self) -> Option<&'static Link> {
+        self.atomics(Kind::Link).first()
+    }
+
     /// The children.
     pub fn children(&self) -> &'static [Child] {
         self.atomics(Kind::Children)
@@ -392,6 +400,11 @@ impl Segment {
                 children: self.atomics(Kind::Children),
             }))
         })
+    }
+
+    /// The same for the nodes of the fleet, each at its number; none in a segment from before there were any.
+    pub fn locked_fleet<R>(&self, act: impl FnOnce(&mut [Member]) -> R) -> Option<R> {
+        self.held(|held| Some(act(self.locked_section(Kind::Members, held))))
     }
 
     /// Acts under the lock on whole tables: mended if its last owner died holding it, and if `act` panics.

@@ -4,6 +4,7 @@
 //!   micros, charset, row         time as a newtype; what bytes stand for; long arrays
 //!   nap, sqs, bwshare, oxthas,   the systems: one folder a paper
 //!   telepoll
+//!   fleet                        what a node knows of the others that share its crowd
 //!   room                         composes them: enter, events, leave
 //!   conf, control                directives; an administrator's orders
 //! ```
@@ -19,6 +20,7 @@ pub mod bwshare;
 pub mod charset;
 pub mod conf;
 pub mod control;
+pub mod fleet;
 pub mod micros;
 pub mod nap;
 pub mod oxthas;

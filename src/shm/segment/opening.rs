@@ -36,11 +36,16 @@ impl Dims {
 impl Segment {
     /// A new, empty segment in anonymous shared memory.
     pub fn anonymous(dims: Dims) -> Result<Segment, SegmentError> {
+        Segment::made(dims).map(|(segment, _)| segment)
+    }
+
+    /// The same with its descriptor, by which another program of ours can map it.
+    pub fn made(dims: Dims) -> Result<(Segment, OwnedFd), SegmentError> {
         let fd = memfd_create(c"mod_nap", MFdFlags::MFD_CLOEXEC)?;
         nix::unistd::ftruncate(&fd, dims.bytes() as i64)?;
         let segment = Segment::map(&fd, dims.bytes())?;
         segment.format(dims)?;
-        Ok(segment)
+        Ok((segment, fd))
     }
 
     /// Maps `fd`. Nothing is read or written yet.

@@ -1,0 +1,18 @@
+//! Several front ends that share one crowd (docs/fleet.md): what one of them knows of the others.
+//!
+//! A **node** is one httpd with mod_nap. The nodes of a **fleet** share a **store** (Valkey or Redis) and a fleet
+//! name. Only the node's **agent** ([nap-agent], one process a httpd) talks to the store; it writes what it hears
+//! into the segment, where each request finds it. No request waits for the network.
+//!
+//! ```text
+//!   link      the agent and the store, as this node sees them: atomics
+//!   member    what is known of a node: under the segment's lock
+//!   trouble   why the store or a node is not what it should be, in words
+//! ```
+
+pub mod link;
+pub mod member;
+pub mod trouble;
+
+/// The most nodes of a fleet: a node's number is one byte of the ticket, and 0 is nobody's.
+pub const NODES: usize = 255;

@@ -1,0 +1,163 @@
+//! [`Link`]: the agent and the store, as this node sees them.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::trouble::Trouble;
+use crate::micros::Micros;
+
+/// Upper ends of the round trip's histogram, in microseconds; what is longer is in one cell more.
+pub const TRIPS_UP_TO: [u64; 9] = [
+    250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 100_000, 1_000_000,
+];
+
+/// An agent that has not moved for so long is not there.
+pub const AGENT_SILENT: Micros = Micros::from_secs(1);
+
+/// How this node stands to its fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Standing {
+    /// There is no agent, or it has not spoken yet.
+    #[default]
+    Starting = 0,
+    /// It is a member, and the store answers.
+    Joined = 1,
+    /// It is a member, and the store is away.
+    Away = 2,
+    /// It runs alone, and [`Link::trouble`] says why.
+    Alone = 3,
+}
+
+impl Standing {
+    fn of(number: u32) -> Standing {
+        let all = [Standing::Joined, Standing::Away, Standing::Alone];
+        let known = all.into_iter().find(|one| *one as u32 == number);
+        known.unwrap_or_default()
+    }
+}
+
+/// Written by the agent alone, but for `agent`; read by all. All zero = there is no agent.
+#[repr(C)]
+#[derive(Default, Debug)]
+pub struct Link {
+    /// Process id of the agent whose turn it is; one that finds another's number here leaves.
+    pub agent: AtomicU32,
+    /// [`Standing`].
+    standing: AtomicU32,
+    /// [`Trouble`]'s number; 0: none.
+    trouble: AtomicU32,
+    /// This node's number in the fleet, 1..=255; 0: it has none yet.
+    pub node: AtomicU32,
+    /// Inside time of the agent's last sign of life, microseconds.
+    pub agent_seen: AtomicU64,
+    /// Inside time of the store's last good answer, microseconds; 0: never.
+    pub store_heard: AtomicU64,
+    /// Inside time since when it stands as it does, microseconds.
+    pub since: AtomicU64,
+    /// Fleet time minus inside time, microseconds. It moves by 1 % at most.
+    pub offset: AtomicI64,
+    /// How far `offset` is from what was measured last, microseconds.
+    pub offset_left: AtomicI64,
+    /// The last beat's round trip, microseconds.
+    pub round_trip: AtomicU64,
+    /// Beats by their round trip: see [`TRIPS_UP_TO`].
+    pub trips: [AtomicU64; TRIPS_UP_TO.len() + 1],
+    /// All round trips together, microseconds.
+    pub trips_sum: AtomicU64,
+    /// For how long the store has been away in all, microseconds, without an outage that lasts.
+    pub away: AtomicU64,
+    /// Outages that have begun.
+    pub outages: AtomicU64,
+    /// Agents that were started.
+    pub starts: AtomicU64,
+    /// The fleet's epoch: the store makes it once, and anew if it has been emptied.
+    pub epoch: AtomicU64,
+}
+
+impl Link {
+    /// How this node stands to its fleet, seen at `now`: whatever the agent said last, one that is silent for
+    /// [`AGENT_SILENT`] has no store.
+    pub fn standing(&self, now: Micros) -> Standing {
+        let said = Standing::of(self.standing.load(Relaxed));
+        let seen = Micros(self.agent_seen.load(Relaxed));
+        match said {
+            Standing::Joined if now - seen > AGENT_SILENT => Standing::Away,
+            said => said,
+        }
+    }
+
+    /// Why it does not stand as it should.
+    pub fn trouble(&self) -> Option<Trouble> {
+        Trouble::of(self.trouble.load(Relaxed))
+    }
+
+    /// It stands so from `now` on.
+    pub fn stand(&self, now: Micros, standing: Standing, trouble: Option<Trouble>) {
+        let number = trouble.map_or(0, |trouble| trouble as u32);
+        self.trouble.store(number, Relaxed);
+        let before = Standing::of(self.standing.swap(standing as u32, Relaxed));
+        if before == standing {
+            return;
+        }
+        let since = Micros(self.since.swap(now.0, Relaxed));
+        if before == Standing::Away {
+            let lasted = now - since;
+            self.away.fetch_add(lasted.0, Relaxed);
+        }
+        if standing == Standing::Away {
+            self.outages.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The store has answered at `now`, after `trip`.
+    pub fn answered(&self, now: Micros, trip: Micros) {
+        self.store_heard.store(now.0, Relaxed);
+        self.round_trip.store(trip.0, Relaxed);
+        self.trips_sum.fetch_add(trip.0, Relaxed);
+        let cell = TRIPS_UP_TO.iter().position(|end| trip.0 <= *end);
+        let cell = cell.unwrap_or(TRIPS_UP_TO.len());
+        self.trips[cell].fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_has_stopped_moving_has_no_store() {
+        let link = Link::default();
+        let at = Micros::from_secs(10);
+        assert_eq!(link.standing(at), Standing::Starting);
+        link.agent_seen.store(at.0, Relaxed);
+        link.stand(at, Standing::Joined, None);
+        assert_eq!(link.standing(at + AGENT_SILENT), Standing::Joined);
+        let later = at + AGENT_SILENT + Micros(1);
+        assert_eq!(link.standing(later), Standing::Away);
+    }
+
+    #[test]
+    fn an_outage_is_counted_once_and_its_length_when_it_ends() {
+        let link = Link::default();
+        let [gone, still, back] = [20, 30, 41].map(Micros::from_secs);
+        link.stand(gone, Standing::Away, Some(Trouble::Refused));
+        link.stand(still, Standing::Away, Some(Trouble::Silent));
+        assert_eq!(link.trouble(), Some(Trouble::Silent));
+        assert_eq!(link.away.load(Relaxed), 0);
+        link.stand(back, Standing::Joined, None);
+        assert_eq!(link.away.load(Relaxed), 21_000_000);
+        assert_eq!(link.outages.load(Relaxed), 1);
+        assert_eq!(link.trouble(), None);
+    }
+
+    #[test]
+    fn a_round_trip_is_in_the_first_cell_that_reaches_so_far() {
+        let link = Link::default();
+        for trip in [0, 250, 251, 1_000_000, 1_000_001] {
+            link.answered(Micros::from_secs(1), Micros(trip));
+        }
+        let counts = link.trips.each_ref().map(|cell| cell.load(Relaxed));
+        assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!(link.trips_sum.load(Relaxed), 2_000_502);
+    }
+}
