@@ -93,6 +93,11 @@ demo-shop: setup module programs ## a shop of seven pages with and without the m
 demo-balancer: setup module cgi ## four backends behind lbmethod=nap, to be broken by a word, until Ctrl-C
 	@demo/balancer.sh $(TARGET)
 
+.PHONY: demo-fleet
+demo-fleet: setup module programs cgi ## three front ends of one board, a store and HAProxy, until Ctrl-C
+	@tests/setup.sh fleet
+	@demo/fleet.sh $(TARGET)
+
 # The paper's own size is POSTS=50: half an hour.
 POSTS ?= 10
 demo-paper: setup-all module programs cgi ## the paper's experiment: its tables and figures, into target/demo-paper

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, by apt-get, quietly: setup.sh build|test|bench|package|browser|shop...
+# Installs what is missing, by apt-get, quietly: setup.sh build|test|bench|package|browser|shop|fleet...
 #
 # Says nothing and takes no time if everything is there. Starts no service and enables no module of the
 # machine's own httpd: only its programs are needed.
@@ -36,6 +36,7 @@ for what in "${@:-build}"; do
       need apache2-bin has apache2
       need apache2-dev has apxs ;;
     test)
+      need redis-server has redis-server
       need apache2-utils has ab
       # If all of Apache is installed its package would enable it there: then it is tested if it exists.
       [ -e /usr/share/apache2/apache2-maintscript-helper ] ||
@@ -59,6 +60,9 @@ for what in "${@:-build}"; do
       need fontconfig has fc-list
       need fonts-vlgothic japanese_font
       axe ;;
+    fleet)
+      need redis-server has redis-server
+      need haproxy has haproxy ;;
     shop)
       need postgresql compgen -G '/usr/lib/postgresql/*/bin/postgres'
       need php-fpm compgen -G '/usr/sbin/php-fpm*'
