@@ -127,6 +127,7 @@ typedef struct nap_site {
     apr_array_header_t *own_pages;   /* of nap_own_page *; NULL: none */
     const char *state_file;          /* absolute paths; NULL: not set */
     const char *key_file;
+    const char *store_auth;          /* NapStoreAuth */
     const char *log_name;            /* a path, or "|command" */
     apr_file_t *log;                 /* NapTicketLog, open from post_config on */
     const char *ticket_path;         /* NapTicketPath, or its default */

@@ -59,4 +59,6 @@ directives! {
     Body "NapBody",
     Park "NapPark",
     Static "NapStatic",
+    Store "NapStore",
+    Node "NapNode",
 }

@@ -14,6 +14,7 @@
 //! | `settings` | a struct of settings, with what each is while unset and its default |
 //! | [`text`] | a text of fixed size |
 //! | [`room`], [`server`] | the two structs: directives, defaults, checks |
+//! | [`store`] | the store of a fleet: `NapStore`, `NapNode`, `NapStoreAuth` |
 //! | `page` | a page of a room: what it may set, and what it takes over |
 //! | `run_ready` | `NapRunReady` |
 //! | `session` | the sessions of a room |
@@ -36,6 +37,7 @@ mod samples;
 pub mod server;
 mod session;
 mod settings;
+pub mod store;
 pub mod telepoll;
 mod terms;
 pub mod text;
@@ -47,6 +49,7 @@ pub use directive::Directive;
 pub use oxthas::{OxthasConf, OxthasDirective};
 pub use room::RoomConf;
 pub use server::{ServerConf, TICKET_PATH, refusal_status};
+pub use store::{StoreAuth, StoreConf};
 pub use telepoll::EventConf;
 pub use text::Text;
 pub use values::{AUTO, OFF, PAPER, PRIORITIES, UNSET, WORK};

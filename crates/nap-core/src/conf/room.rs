@@ -165,7 +165,7 @@ impl RoomConf {
             Priority => self.priority(args)?,
             Admit => self.admit_early = value(Words::choice(&["late", "early"]))?,
             Static => self.schedule_static = value(Words::choice(&["Off", "On"]))?,
-            Reserve | TicketPath | Tables | Park => {
+            Reserve | TicketPath | Tables | Park | Store | Node => {
                 return Err(format!("{} does not belong inside <NapRoom>", which.name()));
             }
         }

@@ -2,6 +2,7 @@
 
 use super::directive::Directive::{self, *};
 use super::settings::settings;
+use super::store::StoreConf;
 use super::text::Text;
 use super::values::*;
 
@@ -24,6 +25,8 @@ ServerConf {
     park: i64 = UNSET;
     /// The path of the ticket page; empty: [`TICKET_PATH`].
     ticket_path: Text<256> = Text::EMPTY;
+    /// `NapStore` and `NapNode`.
+    store: StoreConf = StoreConf::NONE;
     /// Most children the MPM may ever run.
     server_limit: u32 = 0;
     /// Most threads a child may ever have.
@@ -55,6 +58,8 @@ impl ServerConf {
             Reserve => self.keep_free(args),
             TicketPath => self.ticket_path(args),
             Tables => self.tables(args),
+            Store => self.store.store(args),
+            Node => self.store.node(args),
             Park => {
                 self.park = one(Park, args, Words::choice(&["Off", "On"]))?;
                 Ok(())

@@ -446,6 +446,8 @@ mod tests {
                     | Static
                     | Park
                     | Reserve
+                    | Store
+                    | Node
                     | Session
                     | Poll
             )

@@ -124,6 +124,43 @@ pub(super) const DIRECTIVES: &[Directive] = &[
 ",
     },
     Directive {
+        name: "NapStore",
+        set_by: Server,
+        syntax: "NapStore url [name=value...]|Off",
+        default: "Off",
+        place: "server",
+        help: "the Valkey or Redis where several front ends meet, e.g. redis://10.0.0.5; fleet= timeout= agent=; or Off",
+        text: "several front ends meet at this Valkey or Redis, see [fleet.md](fleet.md): `redis://host[:port][/db]`, `rediss://` (TLS), `redis+unix:///path` or `redis+sentinel://host,host,host/name`. `fleet=nap`: several fleets may share a store. `timeout=20ms`: how long a request may wait for it. `agent=`: the program that speaks with it",
+        shipped: "\
+# Several front ends that share a crowd meet at this Valkey or Redis. All of them need the same NapTicketKey.
+#NapStore redis://10.0.0.5
+",
+    },
+    Directive {
+        name: "NapStoreAuth",
+        set_by: Path("store_auth"),
+        syntax: "NapStoreAuth file",
+        default: "none",
+        place: "server",
+        help: "a file with the store's password, or \"user password\"; for TLS \"ca file\" and \"cert file key file\"",
+        text: "a file that only root may read, with a line `password` or `user password`; for TLS `ca file` and `cert file key file`",
+        shipped: "\
+#NapStoreAuth /etc/apache2/nap.store
+",
+    },
+    Directive {
+        name: "NapNode",
+        set_by: Server,
+        syntax: "NapNode name",
+        default: "the host's name",
+        place: "server",
+        help: "what this server is called in its fleet; another name on each",
+        text: "what this server is called in its fleet: another name on each. Up to 63 letters, digits, `-`, `_` and `.`",
+        shipped: "\
+#NapNode web1
+",
+    },
+    Directive {
         name: "NapReserve",
         set_by: Server,
         syntax: "NapReserve n|n%",
