@@ -199,8 +199,9 @@ impl Httpd {
     /// The processes that serve requests, of any generation; not mod_cgid's daemon.
     pub fn children(&self) -> Vec<i32> {
         let threaded = self.builder.mpm != Mpm::Prefork;
-        let mut pids: Vec<i32> = process::processes()
-            .filter(|p| p.parent == self.pid() && p.state != 'Z' && (p.threads > 1) == threaded)
+        let ours = self.own_processes();
+        let mut pids: Vec<i32> = ours
+            .filter(|p| (p.threads > 1) == threaded)
             .map(|p| p.pid)
             .collect();
         pids.sort_unstable();
@@ -209,9 +210,17 @@ impl Httpd {
 
     /// The process that starts CGI programs where children have threads.
     pub fn cgi_daemon(&self) -> i32 {
-        let ours = |p: &process::Process| p.parent == self.pid() && p.state != 'Z';
-        let found = process::processes().find(|p| ours(p) && p.threads == 1);
+        let found = self.own_processes().find(|p| p.threads == 1);
         found.expect("mod_cgid's daemon").pid
+    }
+
+    /// Other programs, such as an agent, are not among them.
+    fn own_processes(&self) -> impl Iterator<Item = process::Process> {
+        let (all, parent): (Vec<_>, i32) = (process::processes().collect(), self.pid());
+        let own = all.iter().find(|p| p.pid == parent);
+        let name = own.map_or_else(String::new, |p| p.name.clone());
+        all.into_iter()
+            .filter(move |p| p.parent == parent && p.state != 'Z' && p.name == name)
     }
 
     /// Kills one of our own children as a crash would.

@@ -6,6 +6,8 @@ pub struct Process {
     pub pid: i32,
     pub state: char,
     pub parent: i32,
+    /// Of its program, the first 15 bytes.
+    pub name: String,
     pub threads: u32,
 }
 
@@ -15,11 +17,13 @@ pub fn processes() -> impl Iterator<Item = Process> {
     entries.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
+        let (name, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
         Some(Process {
             pid,
             state: fields.first()?.chars().next()?,
             parent: fields.get(1)?.parse().ok()?,
+            name: name.split_once('(')?.1.to_owned(),
             threads: fields.get(17)?.parse().ok()?,
         })
     })
