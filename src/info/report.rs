@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::balancers::{BalancerLine, Balancers};
 use super::counts::CountsLine;
 use super::events::EventLine;
+use super::fleet::FleetLine;
 use super::line::line;
 use super::members::SessionLine;
 use super::minutes::{Answers, Minutes};
@@ -45,6 +46,8 @@ pub struct Report {
     pub(super) node: u8,
     pub(super) attention: Vec<String>,
     pub(super) control: Option<Door>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fleet: Option<FleetLine>,
     pub(super) workers: WorkersLine,
     pub(super) children: Vec<ChildLine>,
     pub(super) rooms: Vec<RoomLine>,
@@ -310,6 +313,7 @@ impl Report {
             node: snapshot.node,
             attention: Vec::new(),
             control: None,
+            fleet: None,
             workers: WorkersLine::of(&children, workers, wanted),
             children,
             rooms,

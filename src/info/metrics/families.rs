@@ -4,6 +4,7 @@
 use crate::info::balancers::ActivityLine;
 use crate::info::bwshare::DebtReport;
 use crate::info::events::EventLine;
+use crate::info::fleet::FleetLine;
 use crate::info::report::{GateLine, Report};
 use crate::info::sessions::SessionsLine;
 
@@ -201,6 +202,19 @@ families! {
         "Accesses of members let pass without a permit, as no place was left to wait on.";
     nap_session_accesses_refused_total = s.refused_members;
         "Accesses of members refused as the server went down.";
+}
+
+families! {
+    /// Of the fleet that the server is a node of.
+    FLEET of f: FleetLine;
+    nap_store_up = f.store.is_up();
+        "1: the fleet's store answers, and this server is a member.";
+    nap_store_away_seconds_total = f.store.away_s;
+        "For how long the store has been away.";
+    nap_clock_offset_seconds = f.store.clock_offset_s;
+        "How far the fleet's clock is ahead of this server's.";
+    nap_agent_starts_total = f.store.agent_starts;
+        "Agents that were started to speak with the store.";
 }
 
 families! {

@@ -6,6 +6,7 @@
 //! therefore a gauge.
 
 mod families;
+mod fleet;
 
 use std::fmt::{Display, Write as _};
 
@@ -46,6 +47,9 @@ impl Report {
 impl Report {
     /// Features that a site may not use: without them their families are missing.
     fn optional(&self, text: &mut MetricText) {
+        if let Some(fleet) = &self.fleet {
+            text.fleet(fleet);
+        }
         let sessions = self.sessions_by_room();
         let sessions = sessions.map(|(room, sessions)| (vec![("room", room)], sessions));
         text.rows_if_any(SESSIONS, sessions.collect());
