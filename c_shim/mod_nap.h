@@ -4,6 +4,7 @@
  *   nap_conf.c    directives, <NapRoom>, check_config
  *   nap_use.c     NapUse in <Proxy>, and settings that bypass it
  *   nap_server.c  parent and child: segment, keys, logs
+ *   nap_store.c   NapStore: the agent, which speaks with a fleet's store
  *   nap_pages.c   NapPage: which of a room's pages an access asks for
  *   nap_session.c NapSession: what starts and ends a session, what an answer says of it
  *   nap_access.c  admission and waiting: an access until it runs
@@ -359,6 +360,12 @@ void nap_child_start(apr_pool_t *pchild, server_rec *s);
 void nap_child_status(server_rec *s, pid_t pid, ap_generation_t gen, int slot, mpm_child_status state);
 int nap_server_tick(apr_pool_t *p, server_rec *s);
 int nap_server_stopping(void);
+
+/* nap_store.c */
+int nap_store_check(server_rec *s, apr_pool_t *p);
+void nap_store_start(server_rec *s, apr_pool_t *pconf, int segment);
+void nap_store_tick(void);
+void nap_store_child(void);
 
 /* nap_pages.c */
 nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const char *regex,

@@ -103,7 +103,7 @@ nap_conf *nap_conf_merge(apr_pool_t *p, const nap_conf *below, const nap_conf *o
 void nap_conf_look(const nap_conf *conf, nap_view *view)
 {
     static const nap_view nothing = { .name = "", .page = "", .cookie = "", .session_cookie = "",
-                                      .ticket_path = "" };
+                                      .ticket_path = "", .agent = "" };
 
     *view = nothing;
     if (conf)
@@ -611,7 +611,7 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
         faults |= nap_complain(s, ptemp, NULL, "<NapRoom>: %d rooms and pages are too many together; use at most %d",
                                (int)gates, NAP_GATES_MAX);
     if (state_check(s, ptemp) != OK || nap_keys_check(s, ptemp) != OK || own_pages_check(s, ptemp) != OK ||
-        nap_bwshare_check(s, ptemp) != OK || faults)
+        nap_bwshare_check(s, ptemp) != OK || nap_store_check(s, ptemp) != OK || faults)
         return HTTP_INTERNAL_SERVER_ERROR;
     return OK;
 }

@@ -258,6 +258,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     if (rooms == 0 && !site->owes && !site->events && !site->mpm.members) {
         nap_balancer_start(s, 0);
         nap_the_core = NULL;
+        nap_store_start(s, pconf, -1);
         return OK;
     }
     nap_the_core->conf.runs(site->conf, &site->mpm);
@@ -282,6 +283,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     nap_balancer_start(s, site->mpm.members);
     site->pid_file_gone = shared_word(pconf);
     nap_the_core->server.start(site->log != NULL);
+    nap_store_start(s, pconf, segment_kept(s)->fd);
     return OK;
 }
 
@@ -335,6 +337,7 @@ int nap_server_tick(apr_pool_t *p, server_rec *s)
     if (nap_the_core) {
         nap_the_core->server.tick();
         pid_file_watch(p, s);
+        nap_store_tick();
     }
     return DECLINED;
 }
@@ -345,6 +348,7 @@ void nap_child_start(apr_pool_t *pchild, server_rec *s)
 {
     if (!nap_the_core)
         return;
+    nap_store_child();
     ap_mpm_query(AP_MPMQ_GENERATION, &nap_the_site->generation);
     nap_the_site->pid_file = pid_file_seen(pchild);
     nap_the_core->server.child_init(getpid());

@@ -20,7 +20,7 @@ typedef struct nap_view {
     int64_t run_ready;          /* permits that it begins with */
     int64_t download, body, keep_form;  /* bytes, or negative: Off */
     int64_t admit_early, schedule_static, session;  /* 1: yes */
-    const char *ticket_path;    /* the server's; empty: /nap-ticket */
+    const char *ticket_path, *agent;    /* the server's; empty: /nap-ticket, no NapStore */
     int64_t park, table_waiters;    /* the server's; park 1: On, 0: Off */
 } nap_view;
 
@@ -30,8 +30,7 @@ typedef struct nap_mpm {
     uint32_t threads_per_child, threaded;   /* prefork: 1, 0 */
     uint32_t max_workers, cores;            /* MaxRequestWorkers, and processors online */
     uint32_t members;           /* of balancers that OXTHAS chooses for */
-    uint32_t parked;            /* accesses that may wait without a worker */
-    uint32_t on_workers;        /* 1: some wait on workers all the same */
+    uint32_t parked, on_workers;    /* accesses that may wait without a worker; 1: some wait on workers all the same */
     uint32_t debts;             /* 1: clients are charged */
 } nap_mpm;
 
@@ -66,6 +65,9 @@ typedef struct nap_server_calls {
     void (*keep)(nap_str room, nap_str page);       /* all that are configured, before the first is entered */
     int (*enter)(const nap_conf *room, char *err);  /* its gate's index for nap_access.room, or -1; then its pages */
     void (*start)(int ticket_log);      /* all are entered. ticket_log: is there a NapTicketLog? */
+    /* what is wrong with NapStore and its files? pipe not -1: tells the agent at its end all that it must know */
+    int (*brief)(const nap_conf *server, nap_str auth, nap_str keys, int pipe, uint32_t pause_ms, char *err);
+    void (*no_agent)(void);             /* it could not be started: this server runs alone */
     void (*tick)(void);                 /* every few seconds */
     void (*child_gone)(int pid);        /* takes back what it held */
     void (*close)(void);                /* the server ends: writes the state file */

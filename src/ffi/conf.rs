@@ -233,6 +233,9 @@ unsafe extern "C" fn view(conf: *const nap_conf, view: *mut nap_view) {
             }
             AnyConf::Server(server) => {
                 view.ticket_path = server.ticket_path.0.as_ptr().cast();
+                if server.store.is_used() {
+                    view.agent = server.store.agent.0.as_ptr().cast();
+                }
                 (view.park, view.table_waiters) = (server.park, server.table_waiters);
             }
             _ => {}

@@ -127,12 +127,13 @@ pub struct nap_view {
     pub schedule_static: i64,
     pub session: i64,
     pub ticket_path: *const ::std::os::raw::c_char,
+    pub agent: *const ::std::os::raw::c_char,
     pub park: i64,
     pub table_waiters: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_view"][::std::mem::size_of::<nap_view>() - 112usize];
+    ["Size of nap_view"][::std::mem::size_of::<nap_view>() - 120usize];
     ["Alignment of nap_view"][::std::mem::align_of::<nap_view>() - 8usize];
     ["Offset of field: nap_view::name"][::std::mem::offset_of!(nap_view, name) - 0usize];
     ["Offset of field: nap_view::page"][::std::mem::offset_of!(nap_view, page) - 8usize];
@@ -150,9 +151,10 @@ const _: () = {
     ["Offset of field: nap_view::session"][::std::mem::offset_of!(nap_view, session) - 80usize];
     ["Offset of field: nap_view::ticket_path"]
         [::std::mem::offset_of!(nap_view, ticket_path) - 88usize];
-    ["Offset of field: nap_view::park"][::std::mem::offset_of!(nap_view, park) - 96usize];
+    ["Offset of field: nap_view::agent"][::std::mem::offset_of!(nap_view, agent) - 96usize];
+    ["Offset of field: nap_view::park"][::std::mem::offset_of!(nap_view, park) - 104usize];
     ["Offset of field: nap_view::table_waiters"]
-        [::std::mem::offset_of!(nap_view, table_waiters) - 104usize];
+        [::std::mem::offset_of!(nap_view, table_waiters) - 112usize];
 };
 impl Default for nap_view {
     fn default() -> Self {
@@ -328,6 +330,17 @@ pub struct nap_server_calls {
         ) -> ::std::os::raw::c_int,
     >,
     pub start: ::std::option::Option<unsafe extern "C" fn(ticket_log: ::std::os::raw::c_int)>,
+    pub brief: ::std::option::Option<
+        unsafe extern "C" fn(
+            server: *const nap_conf,
+            auth: nap_str,
+            keys: nap_str,
+            pipe: ::std::os::raw::c_int,
+            pause_ms: u32,
+            err: *mut ::std::os::raw::c_char,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub no_agent: ::std::option::Option<unsafe extern "C" fn()>,
     pub tick: ::std::option::Option<unsafe extern "C" fn()>,
     pub child_gone: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
     pub close: ::std::option::Option<unsafe extern "C" fn()>,
@@ -335,7 +348,7 @@ pub struct nap_server_calls {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_server_calls"][::std::mem::size_of::<nap_server_calls>() - 80usize];
+    ["Size of nap_server_calls"][::std::mem::size_of::<nap_server_calls>() - 96usize];
     ["Alignment of nap_server_calls"][::std::mem::align_of::<nap_server_calls>() - 8usize];
     ["Offset of field: nap_server_calls::open"]
         [::std::mem::offset_of!(nap_server_calls, open) - 0usize];
@@ -349,14 +362,18 @@ const _: () = {
         [::std::mem::offset_of!(nap_server_calls, enter) - 32usize];
     ["Offset of field: nap_server_calls::start"]
         [::std::mem::offset_of!(nap_server_calls, start) - 40usize];
+    ["Offset of field: nap_server_calls::brief"]
+        [::std::mem::offset_of!(nap_server_calls, brief) - 48usize];
+    ["Offset of field: nap_server_calls::no_agent"]
+        [::std::mem::offset_of!(nap_server_calls, no_agent) - 56usize];
     ["Offset of field: nap_server_calls::tick"]
-        [::std::mem::offset_of!(nap_server_calls, tick) - 48usize];
+        [::std::mem::offset_of!(nap_server_calls, tick) - 64usize];
     ["Offset of field: nap_server_calls::child_gone"]
-        [::std::mem::offset_of!(nap_server_calls, child_gone) - 56usize];
+        [::std::mem::offset_of!(nap_server_calls, child_gone) - 72usize];
     ["Offset of field: nap_server_calls::close"]
-        [::std::mem::offset_of!(nap_server_calls, close) - 64usize];
+        [::std::mem::offset_of!(nap_server_calls, close) - 80usize];
     ["Offset of field: nap_server_calls::child_init"]
-        [::std::mem::offset_of!(nap_server_calls, child_init) - 72usize];
+        [::std::mem::offset_of!(nap_server_calls, child_init) - 88usize];
 };
 pub const NAP_PASS: nap_verdict = 0;
 pub const NAP_RUN: nap_verdict = 1;
@@ -1062,16 +1079,16 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 584usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 600usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf"][::std::mem::offset_of!(nap_core, conf) - 8usize];
     ["Offset of field: nap_core::server"][::std::mem::offset_of!(nap_core, server) - 88usize];
-    ["Offset of field: nap_core::access"][::std::mem::offset_of!(nap_core, access) - 168usize];
-    ["Offset of field: nap_core::pages"][::std::mem::offset_of!(nap_core, pages) - 384usize];
-    ["Offset of field: nap_core::debts"][::std::mem::offset_of!(nap_core, debts) - 448usize];
-    ["Offset of field: nap_core::polls"][::std::mem::offset_of!(nap_core, polls) - 520usize];
-    ["Offset of field: nap_core::balancer"][::std::mem::offset_of!(nap_core, balancer) - 544usize];
+    ["Offset of field: nap_core::access"][::std::mem::offset_of!(nap_core, access) - 184usize];
+    ["Offset of field: nap_core::pages"][::std::mem::offset_of!(nap_core, pages) - 400usize];
+    ["Offset of field: nap_core::debts"][::std::mem::offset_of!(nap_core, debts) - 464usize];
+    ["Offset of field: nap_core::polls"][::std::mem::offset_of!(nap_core, polls) - 536usize];
+    ["Offset of field: nap_core::balancer"][::std::mem::offset_of!(nap_core, balancer) - 560usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

@@ -24,6 +24,7 @@ mod request; // what a request says
 mod session; // an access in a room with sessions: its cookie, its answer
 mod setup; // the parent's work at start
 mod status; // where the holder of a ticket stands, and the early call
+mod store; // the agent of a fleet's store: the parent's check, and its brief
 mod telepoll; // what is polled: events in force, a poll
 mod text; // strings in both directions
 mod ticket_log; // NapTicketLog's records

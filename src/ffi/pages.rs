@@ -477,7 +477,10 @@ pub fn report(process: &Process) -> Report {
         controls: segment.controls(),
         events: super::telepoll::events(segment),
     };
-    let report = Report::of(&snapshot, &beside, wall_now(), &segment.workers());
+    let mut report = Report::of(&snapshot, &beside, wall_now(), &segment.workers());
+    if let Some(fleet) = super::store::fleet(process) {
+        report = report.with_fleet(&fleet, wall_now());
+    }
     let Some(tables) = segment.balancing() else {
         return report;
     };

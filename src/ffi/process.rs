@@ -14,7 +14,7 @@ use super::host::Host;
 use crate::latch;
 use crate::page::own::Own;
 use crate::shm::segment::Segment;
-use nap_core::conf::RoomConf;
+use nap_core::conf::{RoomConf, StoreConf};
 use nap_core::nap::ticket::{Keys, Ticket};
 use nap_core::room::atomic;
 use nap_core::room::children::Child;
@@ -46,6 +46,10 @@ pub struct Setup {
     pub secret: [u8; 16],
     /// There is a NapTicketLog.
     pub ticket_log: bool,
+    /// Where the nodes of the fleet meet,
+    pub store: StoreConf,
+    /// and what this one is called there; None: it is no node of a fleet.
+    pub node: Option<String>,
 }
 
 /// A room in force, for what matches none of its pages; or one of its pages.

@@ -18,6 +18,7 @@ use super::host::Host;
 use super::pacing;
 use super::process::{self, Process, RoomSetup, SessionSetup, Setup};
 use super::session::{self, keys_of_room};
+use super::store;
 use super::text::text;
 use super::ticket_log;
 use crate::layout::Dims;
@@ -27,7 +28,7 @@ use crate::state_file;
 use nap_core::bwshare::table::stripes_for;
 use nap_core::bwshare::trace::ROWS;
 use nap_core::conf::bwshare::{CLIENTS, TRACE};
-use nap_core::conf::{AnyConf, RoomConf, ServerConf};
+use nap_core::conf::{AnyConf, RoomConf, ServerConf, StoreConf};
 use nap_core::nap::ticket::{Key, Keys, name_hash};
 use nap_core::room::atomic;
 use nap_core::room::children::Workers;
@@ -39,6 +40,7 @@ use nap_core::sqs::sessions::sets_for;
 struct Draft {
     /// The number of processors.
     cores: u32,
+    store: StoreConf,
     rooms: Vec<RoomSetup>,
     keys: Option<Keys>,
     pages: Vec<Own>,
@@ -53,6 +55,8 @@ pub const CALLS: nap_server_calls = nap_server_calls {
     keep: Some(room_keep),
     enter: Some(room_index),
     start: Some(start),
+    brief: Some(store::brief),
+    no_agent: Some(store::no_agent),
     tick: Some(tick),
     child_gone: Some(child_gone),
     close: Some(segment_close),
@@ -98,6 +102,7 @@ unsafe extern "C" fn segment_open(
             }
             *lock(&DRAFT) = Some(Draft {
                 cores: server.cores,
+                store: server.store,
                 ..Draft::default()
             });
         });
@@ -408,6 +413,8 @@ unsafe extern "C" fn start(ticket_log: c_int) {
             pages: draft.pages,
             secret: head.secret,
             ticket_log: ticket_log != 0,
+            node: (draft.store.is_used()).then(|| store::own_name(&draft.store)),
+            store: draft.store,
         });
         Some(())
     });

@@ -12,12 +12,18 @@ pub struct StoreConf {
     pub url: Text<256>,
     /// The fleet's name: several fleets may share a store.
     pub fleet: Text<33>,
-    /// The program that speaks with the store.
+    /// The program that speaks with the store; set where `url` is.
     pub agent: Text<256>,
     /// How long a request may wait for the store, microseconds.
     pub timeout_us: i64,
     /// This server's name in the fleet; empty: the host's.
     pub node: Text<64>,
+}
+
+impl Default for StoreConf {
+    fn default() -> StoreConf {
+        StoreConf::NONE
+    }
 }
 
 /// Default of `agent=`.
@@ -46,7 +52,7 @@ impl StoreConf {
 
     /// The program that speaks with the store.
     pub fn agent(&self) -> &str {
-        or(self.agent.as_str(), AGENT)
+        self.agent.as_str()
     }
 
     /// How long a request may wait for the store, milliseconds.
@@ -76,6 +82,7 @@ impl StoreConf {
             };
         }
         read.url = address(url)?;
+        read.agent = Text::new(AGENT).unwrap_or(Text::EMPTY);
         for option in options {
             match option.split_once('=') {
                 Some(("fleet", name)) => read.fleet = name_of(Store, "fleet's", name)?,
@@ -193,24 +200,27 @@ impl StoreAuth<'_> {
     /// Reads the text of such a file: a line `password` or `user password`, and for TLS `ca file` and
     /// `cert file key file`. The error says which line is wrong, and never what it says.
     pub fn read(text: &str) -> Result<StoreAuth<'_>, String> {
+        let wrong = |at: usize| {
+            format!(
+                "line {} is none of: a password, \"user password\", \"ca file\", \"cert file key file\"; \
+                 each at most once",
+                at + 1
+            )
+        };
         let mut auth = StoreAuth::default();
         for (at, line) in text.lines().enumerate() {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words[..] {
                 [] => {}
                 [first, ..] if first.starts_with('#') => {}
-                ["ca", file] => auth.ca = file,
-                ["cert", cert, "key", key] => auth.pair = [cert, key],
+                ["ca", file] if auth.ca.is_empty() => auth.ca = file,
+                ["cert", cert, "key", key] if auth.pair[0].is_empty() => auth.pair = [cert, key],
+                ["ca", _] => return Err(wrong(at)),
                 [user, password] if auth.password.is_empty() => {
                     (auth.user, auth.password) = (user, password);
                 }
                 [password] if auth.password.is_empty() => auth.password = password,
-                _ => {
-                    return Err(format!(
-                        "line {} is none of: a password, \"user password\", \"ca file\", \"cert file key file\"; each at most once",
-                        at + 1
-                    ));
-                }
+                _ => return Err(wrong(at)),
             }
         }
         Ok(auth)
@@ -344,7 +354,13 @@ mod tests {
         assert_eq!(auth.pair, ["/etc/c.pem", "/etc/k.pem"]);
         let auth = StoreAuth::read("s3cret").ok().expect("good");
         assert_eq!((auth.user, auth.password), ("", "s3cret"));
-        for bad in ["a b c", "s3cret\nsecond", "s3cret\ncert a"] {
+        for bad in [
+            "a b c",
+            "s3cret\nsecond",
+            "s3cret\ncert a",
+            "ca /a\nca /b",
+            "nap s3cret\nca /a\nca s3cret",
+        ] {
             let said = StoreAuth::read(bad).err().expect(bad);
             assert!(
                 said.starts_with("line ") && !said.contains("s3cret"),

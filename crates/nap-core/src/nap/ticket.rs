@@ -254,6 +254,16 @@ impl Key {
         self.id
     }
 
+    /// By this two servers see that they have the same key, and nobody sees the key.
+    pub fn fingerprint(&self) -> u64 {
+        let mac = self.sign(b"mod_nap: which key is this?");
+        let bytes = mac.finalize().into_bytes();
+        bytes
+            .iter()
+            .take(8)
+            .fold(0, |all, byte| all << 8 | u64::from(*byte))
+    }
+
     /// A text that nobody can make without the key, different for different words.
     pub fn mark(&self, words: &[u64]) -> String {
         let mut mac = self.sign(b"session");
@@ -347,6 +357,11 @@ impl Keys {
     /// The key that signs.
     pub fn signing(&self) -> Option<&Key> {
         self.0.first()
+    }
+
+    /// The id and [`Key::fingerprint`] of each, the signing one first.
+    pub fn marks(&self) -> impl Iterator<Item = (u8, u64)> {
+        self.0.iter().map(|key| (key.id, key.fingerprint()))
     }
 
     fn find(&self, id: u8) -> Option<&Key> {
