@@ -96,6 +96,32 @@ fn a_wrong_value_is_told_with_directive_value_and_range() {
     }
     let server = [
         ("NapReserve 100%", "\"100%\""),
+        (
+            "NapStore localhost",
+            "\"localhost\" is no address of a store; use e.g. redis://localhost:6379",
+        ),
+        (
+            "NapStore",
+            "wants an address, e.g. redis://localhost:6379, or Off",
+        ),
+        (
+            "NapStore redis://:a@b",
+            "put the password into NapStoreAuth: the configuration is read by more people",
+        ),
+        (
+            "NapStore redis://a spare=1",
+            "\"spare=1\" is not an option; there are fleet=, timeout= and agent=",
+        ),
+        (
+            "NapStore redis://a timeout=1s",
+            "\"timeout=1s\" is out of range; use e.g. 500ms, 4s or 5min, from 1ms to 250ms",
+        ),
+        (
+            "NapStore redis://a",
+            "wants NapTicketKey: tickets of this server could not be told by the others",
+        ),
+        ("NapStoreAuth |cat", "takes a file, not a command"),
+        ("NapNode \"web 2\"", "\"web 2\" is not a node's name"),
         ("NapPark maybe", "\"maybe\""),
         ("NapTables size=3", "\"size=3\" is not an option"),
         ("NapTicketPath ticket", "\"ticket\" is not a path"),
@@ -275,6 +301,45 @@ fn a_key_file_is_read_by_configtest_and_the_line_that_is_wrong_is_told() {
     ] {
         let why = of(&text).expect_err("it is no key file");
         assert!(why.contains("NapTicketKey ") && why.contains(said), "{why}");
+    }
+}
+
+#[test]
+fn a_file_of_the_stores_password_is_checked_and_never_shown() {
+    let of = |file: &str, readable: bool| {
+        let httpd = Httpd::builder()
+            .nap()
+            .secret("keys", "1 00112233445566778899aabbccddeeff\n");
+        let httpd = match readable {
+            true => httpd.file("auth", file),
+            false => httpd.secret("auth", file),
+        };
+        let lines = "NapTicketKey {root}/keys\nNapStore redis://a\nNapStoreAuth {root}/auth";
+        httpd.config(lines).configtest()
+    };
+    assert_eq!(of("s3cret\n", false), Ok(()));
+    assert_eq!(of("# ours\n\nnap s3cret\n", false), Ok(()));
+    for (file, readable, said) in [
+        ("s3cret\n", true, "auth: must not be readable by everybody"),
+        (
+            "s3cret\nis it\nso or not\n",
+            false,
+            "auth: line 2 is none of: a password,",
+        ),
+        (
+            "s3cret\nca /nowhere.pem\n",
+            false,
+            "auth: ca /nowhere.pem: No such file or directory",
+        ),
+        (
+            "s3cret\ncert /no.pem key /nor.pem\n",
+            false,
+            "auth: cert /no.pem: No such file or directory",
+        ),
+    ] {
+        let why = of(file, readable).expect_err("it is no such file");
+        assert!(why.contains("NapStoreAuth ") && why.contains(said), "{why}");
+        assert!(!why.contains("s3cret"), "{why}");
     }
 }
 

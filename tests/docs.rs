@@ -181,6 +181,7 @@ fn fitted(config: &str) -> String {
     let own = config
         .replace("/var/lib/mod_nap", "{root}/run")
         .replace("/etc/apache2/nap.keys", "{root}/keys")
+        .replace("/etc/apache2/nap.store", "{root}/store")
         .replace("/etc/apache2/busy.html", "{root}/busy.html");
     let lines = own.lines().filter(|line| !line.contains("LoadModule"));
     let text: String = lines.map(|line| format!("{line}\n")).collect();
@@ -204,6 +205,7 @@ fn configtest(config: &str) -> Result<(), String> {
         .modules(&MODULES)
         .workers(2, 128)
         .secret("keys", keys)
+        .secret("store", "a-password\n")
         .file("logs/made", "")
         .file("busy.html", "{{ main }}")
         .config(&fitted(config))

@@ -66,7 +66,18 @@ fn site() -> Builder {
 
 /// The same with everything there can be, some of it used.
 fn all_there_is(backends: &[Backend]) -> Httpd {
-    let httpd = site().modules(&["status"]).everything(backends).start();
+    let store =
+        "NapTicketKey {root}/keys\nNapStore redis://127.0.0.1:1 agent={root}/none\nNapNode web2";
+    let httpd = site()
+        .modules(&["status"])
+        .everything(backends)
+        .secret("keys", "1 00112233445566778899aabbccddeeff\n")
+        .config(store)
+        .expect_log(
+            "/none: No such file or directory; this server runs alone",
+            "no agent is there",
+        )
+        .start();
     httpd.use_everything();
     httpd
 }
@@ -204,6 +215,17 @@ fn pages_sessions_events_and_members_are_told_of_by_name() {
     let page = [("room", "shop"), ("gate", "page search")];
     assert_eq!(of("nap_passed_total", &page), 1.0);
     of("nap_wait", &[("room", "shop"), ("gate", "session")]);
+    assert_eq!(of("nap_node_info", &[("node", "web2")]), 1.0);
+    assert_eq!(of("nap_store_up", &[]), 0.0);
+    assert_eq!(of("nap_fleet_nodes", &[("state", "silent")]), 0.0);
+    assert_eq!(
+        of("nap_store_round_trip_seconds_bucket", &[("le", "0.00025")]),
+        0.0
+    );
+    assert_eq!(
+        of("nap_store_round_trip_seconds_bucket", &[("le", "+Inf")]),
+        0.0
+    );
     let score = [("event", "score")];
     assert_eq!(of("telepoll_polls_total", &score), 2.0);
     assert_eq!(of("telepoll_base_interval_seconds", &score), 10.0);

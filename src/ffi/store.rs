@@ -152,7 +152,7 @@ pub fn own_name(store: &StoreConf) -> String {
     node(store, &host())
 }
 
-/// What is wrong with the configuration of the store, as far as whoever asks may know.
+/// What is wrong with the configuration of the store, as far as the user may know who asks.
 fn check(keys: &str, auth: &str) -> Result<(), String> {
     has_keys(keys)?;
     let own = nix::unistd::geteuid();

@@ -30,7 +30,7 @@ fn every_key_is_documented_and_no_other() {
         crowd.run(tables, Micros::from_secs(20));
         let mut report = report(tables, crowd.now, PREFORK);
         report.open(Door::default());
-        json(&report)
+        json(&report.with_fleet(&crate::fleet::fleet(), wall()))
     });
     let with_sessions = with_room("board", |tables, now| {
         let starts = StartTerms {

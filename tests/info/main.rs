@@ -1,6 +1,7 @@
 //! `/nap-info` over a real segment: empty, busy, and compared with its documentation.
 
 mod crowd;
+mod fleet;
 mod keys;
 mod sale;
 

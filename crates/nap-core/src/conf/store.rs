@@ -346,13 +346,13 @@ mod tests {
         let read = StoreAuth::read(
             "# of the store\nnap s3cret\n\nca /etc/ca.pem\ncert /etc/c.pem key /etc/k.pem\n",
         );
-        let auth = read.ok().expect("good");
+        let auth = read.expect("good");
         assert_eq!(
             (auth.user, auth.password, auth.ca),
             ("nap", "s3cret", "/etc/ca.pem")
         );
         assert_eq!(auth.pair, ["/etc/c.pem", "/etc/k.pem"]);
-        let auth = StoreAuth::read("s3cret").ok().expect("good");
+        let auth = StoreAuth::read("s3cret").expect("good");
         assert_eq!((auth.user, auth.password), ("", "s3cret"));
         for bad in [
             "a b c",

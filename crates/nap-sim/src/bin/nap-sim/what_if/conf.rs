@@ -40,25 +40,28 @@ pub struct Configured {
 }
 
 /// Allowed in rooms and servers, but without effect on the gate that is simulated here.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 11] = [
     "NapControl",
     "NapEngine",
     "NapUse",
     "NapExempt",
     "NapPriority",
     "NapStateFile",
+    "NapStoreAuth",
     "NapTicketPage",
     "NapTicketStatus",
     "NapTicketKey",
     "NapTicketLog",
 ];
 
-/// A room's directives about what a page looks like, how it is found and how long its answer is.
-const UNSEEN: [Directive; 6] = [
+/// Directives about what a page looks like, how it is found and how long its answer is, and about a fleet.
+const UNSEEN: [Directive; 8] = [
     Directive::Admit,
     Directive::Download,
     Directive::KeepForm,
+    Directive::Node,
     Directive::Static,
+    Directive::Store,
     Directive::TicketCookie,
     Directive::TicketPath,
 ];
