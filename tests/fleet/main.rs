@@ -269,12 +269,39 @@ fn at_a_restart_another_begins_and_the_first_sees_its_pipe_end() {
 
 #[test]
 fn the_end_of_the_server_is_the_end_of_its_agent() {
-    let mut httpd = node(STORE).start();
+    let ends: [fn(&mut Httpd); 2] = [Httpd::stop, Httpd::graceful_stop];
+    for_each_mpm(|mpm| {
+        for end in ends {
+            let mut httpd = node(STORE).mpm(mpm).start();
+            let pid = agent(&httpd, 1);
+            end(&mut httpd);
+            let gone = || !fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+            assert!(comes_true(PATIENCE, gone), "{pid} lives");
+            assert_eq!(noted(&httpd, "began"), [pid]);
+        }
+    });
+}
+
+#[test]
+fn a_parent_that_is_killed_ends_the_pipe_while_its_children_live() {
+    let httpd = node(STORE).start();
     let pid = agent(&httpd, 1);
-    httpd.stop();
-    let gone = || !fs::exists(format!("/proc/{pid}")).unwrap_or(true);
-    assert!(comes_true(PATIENCE, gone), "{pid} lives");
-    assert_eq!(noted(&httpd, "began"), [pid]);
+    assert_only_the_parent_holds_the_pipe(&httpd, pid);
+    kill(Pid::from_raw(httpd.pid()), Signal::SIGKILL).expect("our own server");
+    wait_until("the agent sees the end", PATIENCE, || {
+        noted(&httpd, "ended") == [pid]
+    });
+}
+
+#[test]
+fn the_segment_of_an_agent_may_be_a_state_file() {
+    let httpd = node(&format!("{STORE}\nNapStateFile {{root}}/run/state")).start();
+    let open = descriptors(agent(&httpd, 1));
+    let segment = open.iter().find(|(n, _)| *n == 3);
+    assert!(
+        segment.is_some_and(|(_, to)| to.ends_with("/run/state")),
+        "{open:?}"
+    );
 }
 
 #[test]
