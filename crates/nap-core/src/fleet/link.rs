@@ -36,7 +36,8 @@ impl Standing {
     }
 }
 
-/// Written by the agent alone, but for `agent`; read by all. All zero = there is no agent.
+/// Written by the agent alone, but for `agent`, `starts`, which the parent counts, and how the node stands while no agent
+/// can be started; read by all. All zero = there is no agent.
 #[repr(C)]
 #[derive(Default, Debug)]
 pub struct Link {
