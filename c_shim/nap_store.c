@@ -27,6 +27,7 @@
 /* The agent that runs, as the parent knows it. */
 static struct {
     apr_proc_t proc;             /* pid 0: none */
+    pid_t parent;
     server_rec *server;
     apr_pool_t *pool;            /* pconf */
     int segment, pipe;           /* descriptors; -1: none */
@@ -232,14 +233,16 @@ static void watch_former(int reason, void *data, int status)
     one->pid = 0;
 }
 
-/* pconf goes: at each restart, and at the server's end. */
+/* pconf goes: at each restart, and at the server's end. Then the agent is to look out for no other. */
 static apr_status_t leave(void *data)
 {
     server_rec *s = data;
     apr_proc_t *list = former(s->process->pool);
 
-    if (agent.pipe < 0)
-        return APR_SUCCESS;      /* none runs, or this is no parent */
+    if (agent.pipe < 0 || getpid() != agent.parent)
+        return APR_SUCCESS;      /* none runs, or this is another process of httpd's */
+    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)
+        kill(agent.proc.pid, SIGTERM);
     close(agent.pipe);
     agent.pipe = -1;
     for (int i = 0; i < FORMER_MAX; i++)
@@ -262,6 +265,7 @@ void nap_store_start(server_rec *s, apr_pool_t *pconf, int segment)
     if (!nap_the_core || !nap_the_site->view.agent[0] ||
         apr_shm_create(&shm, sizeof *agent.error, NULL, pconf) != APR_SUCCESS)
         return;
+    agent.parent = getpid();
     agent.server = s;
     agent.pool = pconf;
     agent.segment = segment;

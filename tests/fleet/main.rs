@@ -14,11 +14,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const KEYS: &str = "7 00112233445566778899aabbccddeeff\n1 ffeeddccbbaa99887766554433221100\n";
 
-/// Notes its brief and what it inherited, and that it has started; then its pipe's end. It is deaf to what httpd
+/// Notes its brief and its user, and that it has started; then its pipe's end, or SIGTERM. It is deaf to what httpd
 /// sends to all, as nap-agent is.
 const AGENT: &str = r#"#!/bin/sh
 trap '' HUP USR1 INT WINCH
 cd "${0%/*}/data"
+trap 'echo $$ >>told; exit' TERM
 IFS= read -r brief
 printf '%s\n' "$brief" >"brief-$$"
 id -u >"user-$$"
@@ -278,6 +279,7 @@ fn the_end_of_the_server_is_the_end_of_its_agent() {
             let gone = || !fs::exists(format!("/proc/{pid}")).unwrap_or(true);
             assert!(comes_true(PATIENCE, gone), "{pid} lives");
             assert_eq!(noted(&httpd, "began"), [pid]);
+            assert_eq!(noted(&httpd, "told"), [pid], "by SIGTERM");
         }
     });
 }
