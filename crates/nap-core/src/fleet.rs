@@ -5,11 +5,13 @@
 //! into the segment, where each request finds it. No request waits for the network.
 //!
 //! ```text
+//!   address   where the store is
 //!   link      the agent and the store, as this node sees them: atomics
 //!   member    what is known of a node: under the segment's lock
 //!   trouble   why the store or a node is not what it should be, in words
 //! ```
 
+pub mod address;
 pub mod link;
 pub mod member;
 pub mod trouble;
