@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// The descriptor by which an agent finds the segment.
 pub const SEGMENT: i32 = 3;
 
+/// How an agent ends that is of another version than the module: another start would end likewise.
+pub const OTHER_LAYOUT: u8 = 3;
+
 /// All that an agent has to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Brief {

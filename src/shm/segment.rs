@@ -59,6 +59,8 @@ use nap_core::telepoll::Event;
 
 mod opening;
 
+pub use opening::Inherited;
+
 const MAGIC: u64 = u64::from_le_bytes(*b"mod_nap\0");
 /// Layout of [`Head`] alone.
 const LAYOUT: u32 = 2;

@@ -2,7 +2,7 @@
 //! from an older one.
 
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -33,6 +33,16 @@ impl Dims {
     }
 }
 
+/// What a program that the parent has started finds at its descriptor.
+pub enum Inherited {
+    /// The segment, as this build knows it.
+    Known(Segment),
+    /// A whole segment of another version: nothing in it may be touched but what is there in the same form.
+    Foreign(Segment),
+    /// None, and why.
+    None(SegmentError),
+}
+
 impl Segment {
     /// A new, empty segment in anonymous shared memory.
     pub fn anonymous(dims: Dims) -> Result<Segment, SegmentError> {
@@ -55,6 +65,50 @@ impl Segment {
         // The mapping is shared with children and outlives this load of the module.
         std::mem::forget(map);
         Ok(Segment::at(base, size))
+    }
+
+    /// Maps what the parent left at descriptor `at` for a program of ours that it has started: `size` bytes, each of
+    /// whose sections must be as this build knows it. To be called once, before anything else opens a descriptor.
+    ///
+    /// In the segment of another version the [`Link`](nap_core::fleet::link::Link) may be as it is here: then
+    /// [`Inherited::Foreign`] has it, so that it can say so there.
+    pub fn inherited(at: RawFd, size: u64) -> Inherited {
+        // SAFETY: the parent has opened this descriptor for us alone; nothing else in this process knows of it.
+        // One that is not open makes the calls below fail.
+        let fd = std::mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(at) });
+        let length = nix::sys::stat::fstat(&*fd).map_or(0, |stat| stat.st_size.cast_unsigned());
+        let size = size as usize;
+        // A shorter file would end this process by a signal where it is touched.
+        if (length as usize) < size || size < size_of::<Head>() {
+            return Inherited::None(SegmentError::Torn("cut short"));
+        }
+        let segment = match Segment::map(&fd, size) {
+            Ok(segment) => segment,
+            Err(error) => return Inherited::None(error),
+        };
+        match segment.check(None) {
+            Ok(()) if segment.is_as_known() => Inherited::Known(segment),
+            Ok(()) => Inherited::Foreign(segment),
+            Err(error) => Inherited::None(error),
+        }
+    }
+
+    /// Is each section of a form that this build knows, and is none missing?
+    fn is_as_known(&self) -> bool {
+        let one_each = Dims {
+            children: 1,
+            rooms: 1,
+            gates: 1,
+            places: 1,
+            stripes: 1,
+            trace_sets: 1,
+            executors: 1,
+            flights: 1,
+            session_sets: 1,
+        };
+        let (known, here) = (one_each.plan().0, self.head().directory());
+        let alike = |(one, other): (&Section, &Section)| one.is_like(other);
+        known.len() == here.len() && known.iter().zip(here).all(alike)
     }
 
     fn at(base: *mut u8, size: usize) -> Segment {

@@ -211,3 +211,37 @@ fn each_event_has_polls_of_its_own() {
     }
     assert_eq!(segment.events().len(), 64);
 }
+
+#[test]
+fn another_program_takes_a_segment_only_if_each_section_is_as_it_knows_it() {
+    use std::os::fd::AsRawFd as _;
+    let dims = Dims {
+        children: 2,
+        rooms: 1,
+        gates: 3,
+        places: 4,
+        stripes: 0,
+        trace_sets: 0,
+        executors: 0,
+        flights: 0,
+        session_sets: 0,
+    };
+    let (segment, file) = Segment::made(dims).expect("shared memory");
+    let size = dims.bytes() as u64;
+    let look = |size| Segment::inherited(file.as_raw_fd(), size);
+    let Inherited::Known(same) = look(size) else {
+        panic!("it is of this build");
+    };
+    assert_eq!(same.head().epoch, segment.head().epoch);
+    assert!(matches!(look(size + 1), Inherited::None(_)));
+    assert!(matches!(
+        Segment::inherited(1_000_000, size),
+        Inherited::None(_)
+    ));
+    // SAFETY: nobody else looks at this segment.
+    let head = unsafe { &mut *segment.base.cast::<Head>() };
+    head.directory[Kind::Sessions as usize].entry += 8;
+    assert!(matches!(look(size), Inherited::Foreign(_)));
+    head.magic.store(0, SeqCst);
+    assert!(matches!(look(size), Inherited::None(_)));
+}
