@@ -42,6 +42,7 @@ for what in "${@:-build}"; do
       [ -e /usr/share/apache2/apache2-maintscript-helper ] ||
         need libapache2-mod-security2 test -e /usr/lib/apache2/modules/mod_security2.so
       need nghttp2-client has h2load
+      need redis-server has redis-server
       need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
       need libclang-dev libclang
       need python3-prometheus-client /usr/bin/python3 -c "import prometheus_client" ;;
