@@ -12,6 +12,8 @@ THREADED := $(TARGET)/tsan/mod_nap.so
 SANITIZED_TESTS := refusal tickets tickets_ends
 PREFIX ?= /usr/local
 LIBDIR  = $(shell apxs -q LIBEXECDIR)
+# Where NapStore looks for nap-agent, unless it is told (agent=).
+AGENTDIR := /usr/lib/mod_nap
 STRICT := -std=gnu11 -Wall -Wextra -Werror
 BENCHES := crowds changes compare scenarios parking mix instructions rates pollers debts balancer
 # The real servers mostly wait, so more of them than cores at a time.
@@ -22,7 +24,7 @@ THREADS := 4
         demo-shop test test-all bench papers check-papers check-format check-bindings directives test-pure test-room \
         test-models test-sanitize test-threads test-valgrind test-httpd test-docker clean
 
-all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
+all: module programs cgi ## build mod_nap.so, nap-agent, nap-sim, nap-load (the default)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -47,8 +49,8 @@ module: ## build target/release/mod_nap.so
 	@seen=$$(nm -D --defined-only $(SO) | awk '{print $$3}' | tr '\n' ' '); \
 	  [ "$$seen" = 'nap_module ' ] || { echo "$(SO) must export nap_module alone, not: $$seen"; exit 1; }
 
-programs: # nap-sim and nap-load
-	$(CARGO) build --release --locked -p nap-sim -p nap-load
+programs: # nap-sim, nap-load and nap-agent
+	$(CARGO) build --release --locked -p nap-sim -p nap-load -p nap-agent
 
 cgi: $(CGI) $(PRELOAD) # the CGI programs of the demo and of the tests
 
@@ -66,7 +68,7 @@ $(PRELOAD): tests/preload/die_holding.c
 
 # `sudo make install` after `make` only copies: root may have no cargo.
 # What a debugger needs is nine tenths of the file: it goes where debuggers look for it.
-install: $(if $(wildcard $(SO)),,module) ## mod_nap.so into httpd's modules, its manual page, nap-load and nap-sim (DESTDIR, PREFIX hold)
+install: $(if $(wildcard $(SO)),,module) ## mod_nap.so into httpd's modules, its manual page, the programs (DESTDIR, PREFIX hold)
 	objcopy --only-keep-debug $(SO) $(SO).debug
 	objcopy --strip-unneeded --add-gnu-debuglink=$(SO).debug $(SO) $(SO).stripped
 	install -D -m 644 $(SO).stripped $(DESTDIR)$(LIBDIR)/mod_nap.so
@@ -74,13 +76,16 @@ install: $(if $(wildcard $(SO)),,module) ## mod_nap.so into httpd's modules, its
 	install -D -m 644 docs/man/mod_nap.7 $(DESTDIR)$(PREFIX)/share/man/man7/mod_nap.7
 	for program in nap-load nap-sim; do [ ! -e $(TARGET)/release/$$program ] || \
 	  install -D -m 755 -s $(TARGET)/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
+	[ ! -e $(TARGET)/release/nap-agent ] || \
+	  install -D -m 755 -s $(TARGET)/release/nap-agent $(DESTDIR)$(AGENTDIR)/nap-agent
 	@echo 'Installed. Load it with:'
 	@echo '  LoadModule nap_module $(LIBDIR)/mod_nap.so'
 
 uninstall: ## remove what `make install` put there (the same DESTDIR and PREFIX)
 	rm -f $(DESTDIR)$(LIBDIR)/mod_nap.so $(DESTDIR)$(LIBDIR)/.debug/mod_nap.so.debug \
-	  $(DESTDIR)$(PREFIX)/share/man/man7/mod_nap.7 $(DESTDIR)$(PREFIX)/bin/nap-load $(DESTDIR)$(PREFIX)/bin/nap-sim
-	@rmdir $(DESTDIR)$(LIBDIR)/.debug 2>/dev/null || :
+	  $(DESTDIR)$(PREFIX)/share/man/man7/mod_nap.7 $(DESTDIR)$(PREFIX)/bin/nap-load $(DESTDIR)$(PREFIX)/bin/nap-sim \
+	  $(DESTDIR)$(AGENTDIR)/nap-agent
+	@rmdir $(DESTDIR)$(LIBDIR)/.debug $(DESTDIR)$(AGENTDIR) 2>/dev/null || :
 	@echo "Removed. Take its LoadModule line and its directives out of httpd's configuration, too."
 
 demo: setup module programs cgi ## a board with and without the module, side by side, until Ctrl-C

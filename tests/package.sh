@@ -16,7 +16,7 @@ staged=$kept/staged
 rm -rf "$staged" && mkdir "$staged"
 make --no-print-directory install DESTDIR="$(realpath "$staged")" PREFIX=/usr >>"$log"
 installed=$(find "$staged" ! -type d -printf '%f\n' | sort | paste -sd' ')
-[ "$installed" = 'mod_nap.7 mod_nap.so mod_nap.so.debug nap-load nap-sim' ] ||
+[ "$installed" = 'mod_nap.7 mod_nap.so mod_nap.so.debug nap-agent nap-load nap-sim' ] ||
   { echo "package: make install has installed $installed" >&2; exit 1; }
 make --no-print-directory uninstall DESTDIR="$(realpath "$staged")" PREFIX=/usr >>"$log"
 left=$(find "$staged" ! -type d -o -name .debug)

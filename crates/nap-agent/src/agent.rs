@@ -1,0 +1,379 @@
+//! [`Agent`]: the loop.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use mod_nap::agent::Brief;
+use mod_nap::shm::segment::Segment;
+use nap_core::fleet::NODES;
+use nap_core::fleet::address::Address;
+use nap_core::fleet::link::{Link, Standing};
+use nap_core::fleet::member::Member;
+use nap_core::fleet::trouble::Trouble;
+use nap_core::micros::Micros;
+
+use crate::breaker::Breaker;
+use crate::card::{Beat, Card};
+use crate::clock::Clock;
+use crate::figures;
+use crate::fleet::{Fleet, News};
+use crate::life::{Came, Life};
+use crate::line::{Failure, shown};
+use crate::log::{Level, Log, say, wall};
+use crate::store::{Heard, Saying, Seat, Server, Store};
+use crate::words;
+
+/// Between two beats.
+const BEAT: Micros = Micros::from_millis(250);
+/// Between two looks at the others.
+const EXCHANGE: Micros = Micros::from_secs(1);
+/// Between two looks at how the store is set up.
+const LOOK: Micros = Micros::from_secs(60);
+/// Between two lines about a store that throws data away.
+const EVICTS: Micros = Micros::from_secs(600);
+/// For so long an agent without a parent waits for its successor.
+const SUCCESSOR: Micros = Micros::from_secs(3);
+/// A name may be taken for so long before it is told: a node that was killed has it for three seconds.
+const TAKEN: Micros = Micros::from_secs(4);
+
+/// One node's.
+pub struct Agent {
+    segment: Segment,
+    link: &'static Link,
+    name: String,
+    fleet_name: String,
+    pause: Micros,
+    /// None: its address is none, and why has been said.
+    store: Option<Store>,
+    breaker: Breaker,
+    clock: Clock,
+    fleet: Fleet,
+    log: Log,
+    card: Card,
+    /// It, and its mark.
+    written: (String, String),
+    /// The store has to be told the card.
+    tell_card: bool,
+    /// Inside times; zero: never.
+    times: Times,
+    /// Where the store was last.
+    at: String,
+    /// Of the outage that lasts: what has been said of it.
+    said: BTreeSet<u32>,
+}
+
+#[derive(Default)]
+struct Times {
+    exchanged: Micros,
+    looked: Micros,
+    told_evicts: Micros,
+    /// Since when the store has failed.
+    failing: Micros,
+    /// Since when the name has been another's.
+    taken: Micros,
+    /// Not before.
+    again: Micros,
+}
+
+impl Agent {
+    /// None: the segment has no place for a fleet.
+    pub fn new(segment: Segment, brief: Brief) -> Option<Agent> {
+        let link = segment.link()?;
+        let card = Card::of(&brief);
+        let address = Address::parse(&brief.store);
+        let heard_before = link.store_heard.load(Relaxed) != 0;
+        let offset = heard_before.then(|| link.offset.load(Relaxed));
+        Some(Agent {
+            segment,
+            link,
+            pause: Micros::from_millis(brief.pause.into()),
+            store: address
+                .ok()
+                .map(|address| Store::new(address, brief.auth, &brief.fleet)),
+            name: brief.node,
+            fleet_name: brief.fleet,
+            breaker: Breaker::default(),
+            clock: Clock::from(offset),
+            fleet: Fleet::default(),
+            log: Log::default(),
+            written: card.written(),
+            card,
+            tell_card: true,
+            times: Times::default(),
+            at: String::new(),
+            said: BTreeSet::new(),
+        })
+    }
+
+    /// Until another agent has taken over, the parent is gone, or it is told to end.
+    pub fn run(&mut self, life: &mut Life) {
+        if self.pause != Micros::ZERO
+            && life.wait(Duration::from_micros(self.pause.0)) != Came::Nothing
+        {
+            return;
+        }
+        let own = std::process::id();
+        self.link.agent.store(own, SeqCst);
+        self.link.starts.fetch_add(1, Relaxed);
+        let mut orphaned = None;
+        let mut next = self.segment.now();
+        loop {
+            if self.link.agent.load(SeqCst) != own {
+                return;
+            }
+            self.tick();
+            let now = self.segment.now();
+            if orphaned.is_some_and(|since| now - since >= SUCCESSOR) {
+                break;
+            }
+            // A beat that took longer is not made up for.
+            next = (next + BEAT).max(now);
+            match self.sleep(life, next) {
+                Came::Nothing => {}
+                Came::Orphaned => orphaned = Some(self.segment.now()),
+                Came::Stop => break,
+            }
+        }
+        self.leave(own);
+    }
+
+    fn sleep(&self, life: &mut Life, until: Micros) -> Came {
+        loop {
+            let left = until - self.segment.now();
+            let came = life.wait(Duration::from_micros(left.0));
+            if came != Came::Nothing || self.segment.now() >= until {
+                return came;
+            }
+        }
+    }
+
+    fn leave(&mut self, own: u32) {
+        let joined = self.link.standing(self.segment.now()) == Standing::Joined;
+        if let Some(store) = self.store.as_mut().filter(|_| joined) {
+            let beat = Beat {
+                left: true,
+                ..beat(&self.segment, &self.written.1)
+            };
+            let saying = Saying {
+                name: &self.name,
+                node: self.link.node.load(Relaxed) as u8,
+                beat: &beat,
+                card: None,
+                others: false,
+            };
+            // A node that did not say goodbye is silent after three seconds.
+            let _ = store.beat(&saying);
+        }
+        if self
+            .link
+            .agent
+            .compare_exchange(own, 0, SeqCst, SeqCst)
+            .is_ok()
+        {
+            self.link
+                .stand(self.segment.now(), Standing::Starting, None);
+        }
+    }
+
+    /// A beat, if it is time for one.
+    fn tick(&mut self) {
+        let now = self.segment.now();
+        self.link.agent_seen.store(now.0, Relaxed);
+        if !self.breaker.lets(now) || now < self.times.again {
+            return;
+        }
+        if let Err(failure) = self.exchange(now) {
+            self.failed(&failure);
+        }
+        let now = self.segment.now();
+        self.link.agent_seen.store(now.0, Relaxed);
+    }
+
+    fn exchange(&mut self, now: Micros) -> Result<(), Failure> {
+        let Some(store) = &mut self.store else {
+            return Err(Failure::new(
+                Trouble::NoRoute,
+                "NapStore is no address of a store",
+            ));
+        };
+        let found = store.open()?;
+        let others = now - self.times.exchanged >= EXCHANGE;
+        let beat = beat(&self.segment, &self.written.1);
+        let saying = Saying {
+            name: &self.name,
+            node: self.link.node.load(Relaxed) as u8,
+            beat: &beat,
+            card: (self.tell_card || found.is_some()).then_some(&*self.written.0),
+            others,
+        };
+        let sent = self.segment.now();
+        let heard = store.beat(&saying)?;
+        let got = self.segment.now();
+        let mut cards = BTreeMap::new();
+        let wanted = heard.beats.as_ref().map(|beats| self.fleet.wanted(beats));
+        if let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()) {
+            let read = store.cards(&wanted)?;
+            let read = wanted.into_iter().zip(read);
+            cards.extend(read.filter_map(|(node, card)| Some((node, card?))));
+        }
+        let server = match found {
+            Some(server) => Some(server),
+            None if got - self.times.looked >= LOOK => Some(store.server()?),
+            None => None,
+        };
+        self.link.answered(got, got - sent);
+        self.read_clock(sent, got, heard.time);
+        self.heard(heard, got, cards);
+        if let Some(server) = server {
+            self.times.looked = got;
+            self.look_at(&server);
+        }
+        Ok(())
+    }
+
+    fn read_clock(&mut self, sent: Micros, got: Micros, told: Micros) {
+        let reading = self.clock.answered(sent, got, told);
+        self.link.offset.store(reading.offset, Relaxed);
+        self.link.offset_left.store(reading.left, Relaxed);
+        if let Some(jump) = reading.jump {
+            self.log.say(got, "jump", Level::Error, &words::jump(jump));
+        }
+    }
+
+    fn heard(&mut self, heard: Heard, now: Micros, cards: BTreeMap<u8, Card>) {
+        self.breaker.answered();
+        let (node, epoch, card) = match heard.seat {
+            Seat::Member { node, epoch, card } => (node, epoch, card),
+            Seat::Taken { host } => return self.alone(now, Trouble::NameTaken, &host),
+            Seat::Full => return self.alone(now, Trouble::FleetFull, ""),
+        };
+        self.tell_card = !card;
+        self.times.taken = Micros::ZERO;
+        self.link.node.store(node.into(), Relaxed);
+        let known = self.link.epoch.swap(epoch, Relaxed);
+        if known != 0 && known != epoch {
+            self.log.say(now, "epoch", Level::Error, words::EMPTIED);
+        }
+        let first = self.times.exchanged == Micros::ZERO;
+        if let Some(beats) = heard.beats {
+            self.times.exchanged = now;
+            let news = self
+                .fleet
+                .heard((heard.time, now), beats, cards, &self.card);
+            for (name, one) in news.into_iter().filter(|(name, _)| *name != self.name) {
+                say_news(&mut self.log, &name, one, now);
+            }
+            let mut members = vec![Member::default(); NODES + 1];
+            self.fleet.show(&mut members);
+            self.segment.locked_fleet(|table| {
+                for (to, from) in table.iter_mut().zip(&members) {
+                    *to = *from;
+                }
+            });
+        }
+        self.is_joined(now);
+        let at = self.store.as_ref().map_or("", Store::at);
+        if first {
+            let nodes = self.fleet.alive();
+            let words = words::joined(&self.fleet_name, at, &self.name, node, nodes);
+            self.log.say(now, "joined", Level::Notice, &words);
+        } else if self.at != at {
+            let words = format!("the store is at {at} now; it was at {}", self.at);
+            self.log.say(now, "moved", Level::Notice, &words);
+        }
+        self.at = at.to_owned();
+    }
+
+    fn is_joined(&mut self, now: Micros) {
+        let failing = std::mem::take(&mut self.times.failing);
+        if !std::mem::take(&mut self.said).is_empty() {
+            let seconds = (now - failing).secs_floor();
+            let words = format!("the store is back after {seconds} s");
+            self.log.say(now, "back", Level::Notice, &words);
+        }
+        self.link.stand(now, Standing::Joined, None);
+    }
+
+    /// It is no member, though the store answers.
+    fn alone(&mut self, now: Micros, trouble: Trouble, host: &str) {
+        self.times.again = now + EXCHANGE;
+        self.link.stand(now, Standing::Alone, Some(trouble));
+        if self.times.taken == Micros::ZERO {
+            self.times.taken = now;
+        }
+        let words = match trouble {
+            Trouble::NameTaken if now - self.times.taken < TAKEN => return,
+            Trouble::NameTaken => words::taken(&self.name, host),
+            trouble => format!("{}; this server runs alone", trouble.words()),
+        };
+        // It is said once a minute as long as it lasts: somebody has to do something.
+        self.log.say(now, "alone", Level::Error, &words);
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        let now = self.segment.now();
+        self.breaker.failed(now, failure.trouble);
+        if self.times.failing == Micros::ZERO {
+            self.times.failing = now;
+        }
+        if !self.breaker.is_away() {
+            return;
+        }
+        let too_old = failure.trouble == Trouble::TooOld;
+        let standing = match too_old {
+            true => Standing::Alone,
+            false => Standing::Away,
+        };
+        self.link.stand(now, standing, Some(failure.trouble));
+        let number = failure.trouble as u32;
+        if !self.said.contains(&number) {
+            let words = match too_old {
+                true => words::too_old(&failure.words),
+                false => words::away(&failure.words),
+            };
+            if self
+                .log
+                .say(now, &format!("away {number}"), Level::Error, &words)
+            {
+                self.said.insert(number);
+            }
+        }
+    }
+
+    fn look_at(&mut self, server: &Server) {
+        let now = self.times.looked;
+        let told = self.times.told_evicts;
+        if server.evicts() && (told == Micros::ZERO || now - told >= EVICTS) {
+            self.times.told_evicts = now;
+            say(Level::Error, &words::evicts(server));
+        }
+    }
+}
+
+fn beat(segment: &Segment, card: &str) -> Beat {
+    Beat {
+        instance: format!("{:016x}", segment.head().epoch),
+        card: card.to_owned(),
+        figures: figures::of(segment).unwrap_or_default(),
+        ..Beat::default()
+    }
+}
+
+fn say_news(log: &mut Log, name: &str, news: News, now: Micros) {
+    let (kind, words) = match news {
+        News::Alive => ("alive", format!("{name} is there")),
+        News::Silent { since } => {
+            let wall = wall();
+            let since = wall.at(since, now).time_seen_from(wall);
+            ("silent", format!("{name} is silent since {since}"))
+        }
+        News::Left => ("left", format!("{name} has left")),
+        News::Differs(differs) => ("differs", words::differs(name, &differs)),
+    };
+    let level = match news {
+        News::Alive | News::Left => Level::Notice,
+        News::Silent { .. } | News::Differs(_) => Level::Error,
+    };
+    log.say(now, &format!("{kind} {name}"), level, &shown(&words, 300));
+}

@@ -1,0 +1,32 @@
+//! nap-agent: the process of a node that speaks with the store of its fleet.
+//!
+//! httpd's parent starts one (`mod_nap::agent::Brief`). It joins the fleet, beats four times a second, hears the
+//! others once a second, and writes all that into the segment. It is one thread with one connection, and no request
+//! ever waits for it. Nothing is decided here.
+//!
+//! ```text
+//!   agent      the loop: beat, write into the segment, say what is new
+//!   life       its parent, signals
+//!   store      finding the store, being let in, what is said to it; scripts/*.lua
+//!   line       the connection: one exchange within one time limit
+//!   breaker    when a store that failed is asked again            pure, as all below
+//!   clock      fleet time
+//!   card       what a node leaves in the store; what differs
+//!   fleet      what is known of all nodes, and what is news
+//!   figures    this node's own, out of the segment
+//!   log, words lines of httpd's error log
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod breaker;
+pub mod card;
+pub mod clock;
+pub mod figures;
+pub mod fleet;
+pub mod life;
+pub mod line;
+pub mod log;
+pub mod store;
+pub mod words;

@@ -1,0 +1,145 @@
+//! Sentences of the log.
+
+use nap_core::fleet::member::{Differs, Setting};
+
+use crate::card::version_of;
+use crate::store::Server;
+
+/// The fleet's epoch is another one.
+pub const EMPTIED: &str = "the store was emptied, or is another one; it is told everything again";
+
+/// It cannot be used.
+pub fn away(why: &str) -> String {
+    format!("the store is away ({why}); tickets are kept, limits stay")
+}
+
+/// It cannot be used before somebody has done something about it.
+pub fn too_old(what: &str) -> String {
+    let what = what.strip_prefix("it is ").unwrap_or(what);
+    format!("the store is {what}; Redis 6.2, Valkey 7.2 or newer is wanted; this server runs alone")
+}
+
+/// `NapNode` is not unique.
+pub fn taken(name: &str, host: &str) -> String {
+    let host = if host.is_empty() {
+        String::new()
+    } else {
+        format!(" ({host})")
+    };
+    format!("NapNode {name} is the name of another server that is alive{host}; this one runs alone")
+}
+
+/// It is a member.
+pub fn joined(fleet: &str, at: &str, name: &str, node: u8, nodes: usize) -> String {
+    let s = if nodes == 1 { "" } else { "s" };
+    format!("fleet \"{fleet}\" at {at} as {name} (number {node}), {nodes} node{s}")
+}
+
+/// By so many microseconds.
+pub fn jump(by: i64) -> String {
+    let seconds = by as f64 / 1e6;
+    format!(
+        "the store's clock and this server's have moved apart by {seconds:+.1} s at once; fleet time follows slowly"
+    )
+}
+
+/// It does not keep what it is told.
+pub fn evicts(server: &Server) -> String {
+    let thrown = match server.evicted {
+        0 => String::new(),
+        n => format!(" ({n} keys of it are gone already)"),
+    };
+    match server.policy.as_str() {
+        "noeviction" | "" => format!("the store has thrown data away{thrown}"),
+        policy => format!(
+            "the store throws data away when it is full{thrown}: maxmemory-policy is {policy}; use noeviction"
+        ),
+    }
+}
+
+/// What is not at a node as it is here.
+pub fn differs(name: &str, differs: &Differs) -> String {
+    let (theirs, ours) = (differs.theirs, differs.ours);
+    let room = differs.room();
+    let setting = |what: &str| {
+        let [theirs, ours] = [theirs, ours].map(span);
+        format!("room {room}: {what} is {theirs} at {name} and {ours} here")
+    };
+    match differs.setting() {
+        Some(Setting::WaitMax) => setting("NapWaitMax"),
+        Some(Setting::Prime) => setting("NapTicketPrime"),
+        Some(Setting::Horizon) => setting("NapTicketHorizon"),
+        Some(Setting::Room) => format!("room {room} is not at {name}"),
+        Some(Setting::Key) => {
+            format!("{name} signs with key {theirs}, which this server does not have")
+        }
+        Some(Setting::OtherKey) => {
+            format!("key {theirs} of {name} is another one than here (NapTicketKey)")
+        }
+        Some(Setting::Version) => {
+            let [theirs, ours] = [theirs, ours].map(version_of);
+            format!("{name} has mod_nap {theirs}, this server {ours}")
+        }
+        None => format!("{name} is as this server"),
+    }
+}
+
+/// Milliseconds as a directive has them.
+fn span(ms: u64) -> String {
+    match ms % 1000 {
+        0 => format!("{}s", ms / 1000),
+        _ => format!("{ms}ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_difference_is_a_sentence() {
+        let cases = [
+            (
+                Differs::new(Setting::WaitMax, "shop", 5_000, 4_000),
+                "room shop: NapWaitMax is 5s at web3 and 4s here",
+            ),
+            (
+                Differs::new(Setting::Prime, "shop", 1_500, 2_000),
+                "room shop: NapTicketPrime is 1500ms at web3 and 2s here",
+            ),
+            (
+                Differs::new(Setting::Room, "shop", 0, 1),
+                "room shop is not at web3",
+            ),
+            (
+                Differs::new(Setting::Key, "", 7, 3),
+                "web3 signs with key 7, which this server does not have",
+            ),
+            (
+                Differs::new(Setting::OtherKey, "", 3, 3),
+                "key 3 of web3 is another one than here (NapTicketKey)",
+            ),
+            (
+                Differs::new(Setting::Version, "", 1_002, 1_000),
+                "web3 has mod_nap 0.1.2, this server 0.1.0",
+            ),
+        ];
+        for (case, expected) in cases {
+            assert_eq!(differs("web3", &case), expected);
+        }
+    }
+
+    #[test]
+    fn a_store_that_throws_data_away_is_told_what_to_use() {
+        let server = Server {
+            policy: "allkeys-lru".into(),
+            memory: 1,
+            ..Server::default()
+        };
+        let said = evicts(&server);
+        assert!(
+            said.ends_with("maxmemory-policy is allkeys-lru; use noeviction"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,305 @@
+//! What else may be wrong with a store: each has its number and one sentence.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use crate::node::Node;
+use nap_core::fleet::link::Standing;
+use nap_core::fleet::member::Presence;
+use nap_core::fleet::trouble::Trouble;
+use nap_testkit::cut::{Cut, Way};
+use nap_testkit::store::Store;
+
+#[test]
+fn a_wrong_password_and_one_that_is_changed_while_it_runs() {
+    let mut store = Store::start();
+    let node = Node::joined("web1", &store.url());
+    store.want_password("secret");
+    // Who is connected stays so.
+    store.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+    node.wait_for_trouble(Standing::Away, Trouble::Password);
+    assert_eq!(node.said("the store is away (NOAUTH "), 1, "{}", node.log());
+    let mut other = Node::new("web2", &store.url());
+    other.brief.auth.password = "wrong".into();
+    other.start();
+    other.wait_for_trouble(Standing::Away, Trouble::Password);
+    assert_eq!(
+        other.said("the store is away (WRONGPASS "),
+        1,
+        "{}",
+        other.log()
+    );
+    assert_eq!(other.said("wrong"), 0, "the password itself is not told");
+    let mut right = Node::new("web3", &store.url());
+    right.brief.auth.password = "secret".into();
+    right.start();
+    right.wait_until_joined();
+    store.want_password("");
+    node.wait_until_joined();
+}
+
+#[test]
+fn an_account_of_its_own_needs_what_the_manual_says_and_no_more() {
+    let store = Store::start();
+    let manual = include_str!("../../../../docs/fleet-agent.part.md");
+    let line = manual
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("ACL SETUSER "));
+    let line = line
+        .expect("the manual has the line")
+        .replace("SECRET", "secret");
+    let words: Vec<&str> = ["ACL", "SETUSER"]
+        .into_iter()
+        .chain(line.split(' '))
+        .collect();
+    assert_eq!(store.ask(&words), "OK");
+    let mut node = Node::new("web1", &store.url());
+    (node.brief.auth.user, node.brief.auth.password) = ("nap".into(), "secret".into());
+    node.start();
+    node.wait_until_joined();
+    node.wait_for("it sees itself", |node| {
+        node.sees("web1") == Some(Presence::Alive)
+    });
+    assert_eq!(store.ask(&["ACL", "LOG"]), "");
+    assert_eq!(store.ask(&["ACL", "SETUSER", "nap", "-hset"]), "OK");
+    node.wait_for_trouble(Standing::Away, Trouble::Rights);
+}
+
+#[test]
+fn a_replica_takes_no_writes() {
+    let primary = Store::start();
+    let replica = Store::replica_of(&primary);
+    let node = Node::started("web1", &replica.url());
+    node.wait_for_trouble(Standing::Away, Trouble::ReadOnly);
+    assert_eq!(
+        node.said("it says that it is a replica"),
+        1,
+        "{}",
+        node.log()
+    );
+    // A primary that becomes one under a connection.
+    let node = Node::joined("web2", &primary.url());
+    let other = Store::start();
+    let port = other.port().to_string();
+    primary.ask(&["REPLICAOF", "127.0.0.1", &port]);
+    node.wait_for("it is away", |node| {
+        node.stands() == Standing::Away && node.link().trouble() == Some(Trouble::ReadOnly)
+    });
+    primary.ask(&["REPLICAOF", "NO", "ONE"]);
+    node.wait_until_joined();
+}
+
+#[test]
+fn a_store_that_throws_data_away_is_told_of() {
+    let store = Store::with(&["--maxmemory", "8mb", "--maxmemory-policy", "allkeys-lru"]);
+    let node = Node::joined("web1", &store.url());
+    node.wait_for("it says so", |node| {
+        node.said("maxmemory-policy is allkeys-lru; use noeviction") == 1
+    });
+    assert_eq!(node.stands(), Standing::Joined);
+}
+
+#[test]
+fn a_store_without_memory_is_away_and_comes_back() {
+    let store = Store::start();
+    let node = Node::joined("web1", &store.url());
+    store.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    node.wait_for_trouble(Standing::Away, Trouble::Full);
+    assert_eq!(node.said("the store is away (OOM "), 1, "{}", node.log());
+    store.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    node.wait_until_joined();
+}
+
+#[test]
+fn keys_of_something_else_are_left_alone() {
+    for key in ["names", "beats", "cards", "epoch"] {
+        let store = Store::start();
+        let key = format!("nap:{{nap}}:{key}");
+        store.ask(&["RPUSH", &key, "x"]);
+        let node = Node::started("web1", &store.url());
+        node.wait_for_trouble(Standing::Away, Trouble::OtherKeys);
+        assert_eq!(node.said("WRONGTYPE"), 1, "{}", node.log());
+        assert_eq!(store.ask(&["LRANGE", &key, "0", "-1"]), "x");
+    }
+}
+
+#[test]
+fn nonsense_under_our_keys_disturbs_nobody() {
+    let store = Store::start();
+    let garbage = "{\"at\":\"\u{1}\n";
+    store.ask(&[
+        "HSET",
+        "nap:{nap}:beats",
+        "7",
+        garbage,
+        "x",
+        garbage,
+        "0",
+        "{}",
+        "8",
+        "{}",
+    ]);
+    store.ask(&["HSET", "nap:{nap}:cards", "8", garbage]);
+    let nodes = ["web1", "web2"].map(|name| Node::joined(name, &store.url()));
+    for node in &nodes {
+        for name in ["web1", "web2"] {
+            node.wait_for("it sees both", |node| {
+                node.sees(name) == Some(Presence::Alive)
+            });
+        }
+    }
+    store.ask(&["HSET", "nap:{nap}:names", "web3", "x"]);
+    let third = Node::started("web3", &store.url());
+    third.wait_for_trouble(Standing::Away, Trouble::OtherKeys);
+    // An old beat of its own number that is none.
+    store.ask(&["HSET", "nap:{nap}:names", "web4", "7"]);
+    let fourth = Node::joined("web4", &store.url());
+    assert_eq!(fourth.number(), 7);
+}
+
+#[test]
+fn a_fleet_that_is_full_takes_nobody_in() {
+    let store = Store::start();
+    for node in 1..=255 {
+        let (name, node) = (format!("old{node}"), node.to_string());
+        store.ask(&["HSET", "nap:{nap}:names", &name, &node]);
+    }
+    let node = Node::started("web1", &store.url());
+    node.wait_for_trouble(Standing::Alone, Trouble::FleetFull);
+    store.ask(&["HDEL", "nap:{nap}:names", "old77"]);
+    node.wait_until_joined();
+    assert_eq!(node.number(), 77);
+}
+
+#[test]
+fn what_answers_there_is_no_store() {
+    for words in [
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+        "$999999999999\r\n",
+        "*3\r\n:1\r\n",
+        "\0\0\0\0",
+    ] {
+        let port = scripted(move |_| words.to_owned());
+        let node = Node::started("web1", &format!("redis://127.0.0.1:{port}"));
+        node.wait_for(words, |node| node.stands() == Standing::Away);
+        let trouble = node.link().trouble();
+        let expected = [Trouble::Garbage, Trouble::Silent].map(Some);
+        assert!(expected.contains(&trouble), "{words}: {trouble:?}");
+    }
+}
+
+#[test]
+fn one_that_never_stops_talking_is_cut_off() {
+    let port = scripted(|_| format!("${}\r\n{}", 1 << 30, "x".repeat(32 << 20)));
+    let node = Node::started("web1", &format!("redis://127.0.0.1:{port}"));
+    node.wait_for("it is away", |node| node.stands() == Standing::Away);
+    let trouble = node.link().trouble();
+    assert!(
+        [Trouble::Garbage, Trouble::Silent]
+            .map(Some)
+            .contains(&trouble),
+        "{trouble:?}"
+    );
+}
+
+#[test]
+fn one_that_is_too_old_is_no_store_for_us() {
+    let port = scripted(|asked| {
+        let each = asked.split('*').skip(1).map(|command| match command {
+            command if command.contains("ROLE") => "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_owned(),
+            command if command.contains("server") => bulk("# Server\r\nredis_version:5.0.14\r\n"),
+            _ => bulk("\r\n"),
+        });
+        each.collect()
+    });
+    let node = Node::started("web1", &format!("redis://127.0.0.1:{port}"));
+    node.wait_for_trouble(Standing::Alone, Trouble::TooOld);
+    let words = "the store is Redis 5.0.14; Redis 6.2, Valkey 7.2 or newer is wanted; this server runs alone";
+    assert_eq!(node.said(words), 1, "{}", node.log());
+}
+
+#[test]
+fn a_store_that_is_slow_or_says_nothing_is_away_until_it_answers() {
+    let store = Store::start();
+    let port = Cut::before(store.port());
+    let url = format!("redis://127.0.0.1:{}", port.port());
+    let node = Node::joined("web1", &url);
+    for way in [
+        Way::Late(Duration::from_millis(500)),
+        Way::Silent,
+        Way::Drip(Duration::from_millis(150)),
+    ] {
+        port.turn(way);
+        node.wait_for_trouble(Standing::Away, Trouble::Silent);
+        port.turn(Way::Open);
+        node.wait_until_joined();
+    }
+    assert_eq!(
+        node.said("the store is away (no answer in time)"),
+        1,
+        "once a minute: {}",
+        node.log()
+    );
+    port.turn(Way::Late(Duration::from_millis(30)));
+    node.wait_for("its round trip is seen", |node| {
+        node.link()
+            .round_trip
+            .load(std::sync::atomic::Ordering::Relaxed)
+            >= 30_000
+    });
+    assert_eq!(node.stands(), Standing::Joined);
+}
+
+#[test]
+fn a_port_that_closes_each_connection_is_away() {
+    let store = Store::start();
+    let port = Cut::before(store.port());
+    let node = Node::joined("web1", &format!("redis://127.0.0.1:{}", port.port()));
+    port.turn(Way::Cut);
+    node.wait_for_trouble(Standing::Away, Trouble::Closed);
+    let before = port.connections();
+    port.turn(Way::Open);
+    node.wait_until_joined();
+    assert!(port.connections() > before);
+}
+
+#[test]
+fn a_store_that_stands_still_is_away_and_not_asked_for_ever() {
+    let store = Store::start();
+    let node = Node::joined("web1", &store.url());
+    store.stop();
+    node.wait_for_trouble(Standing::Away, Trouble::Silent);
+    store.go_on();
+    node.wait_until_joined();
+}
+
+#[test]
+fn no_address_and_no_tls_are_told() {
+    let node = Node::started("web1", "redis://store:70000");
+    node.wait_for_trouble(Standing::Away, Trouble::NoRoute);
+    let node = Node::started("web1", "redis://no.such.host.invalid");
+    node.wait_for_trouble(Standing::Away, Trouble::NoRoute);
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// A port that answers whatever it reads so.
+fn scripted(answer: impl Fn(&str) -> String + Send + 'static) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut bytes = [0; 4096];
+            while let Ok(n @ 1..) = stream.read(&mut bytes) {
+                let said = answer(&String::from_utf8_lossy(&bytes[..n]));
+                if stream.write_all(said.as_bytes()).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    port
+}
