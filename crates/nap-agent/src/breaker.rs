@@ -3,11 +3,9 @@
 use nap_core::fleet::trouble::Trouble;
 use nap_core::micros::Micros;
 
-/// So many times without an answer ...
-const SILENCES: usize = 3;
-/// ... within this span: it is left alone for a while.
-const SPAN: Micros = Micros::from_secs(1);
-/// For so long at first; then it doubles.
+/// So many times in a row without an answer, of which each takes most of a beat: it is away.
+const SILENCES: u32 = 3;
+/// It is left alone for so long at first; then it doubles.
 const PAUSE: Micros = Micros::from_secs(1);
 /// But never longer.
 const LONGEST: Micros = Micros::from_secs(30);
@@ -18,8 +16,6 @@ const LONGEST: Micros = Micros::from_secs(30);
 /// that costs nothing, and it should be used as soon as it is up.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
-    /// When it did not answer, the latest first; zero: not so often yet.
-    silences: [Micros; SILENCES],
     /// Failures since the last answer.
     failures: u32,
     /// Not before.
@@ -47,23 +43,18 @@ impl Breaker {
     /// It has failed at `now`.
     pub fn failed(&mut self, now: Micros, trouble: Trouble) {
         self.failures = self.failures.saturating_add(1);
-        let silent = trouble == Trouble::Silent;
-        if silent {
-            self.silences.rotate_right(1);
-            self.silences[0] = now;
-        }
-        let again = self.is_away();
-        let pause = match again {
-            true if silent || !is_down(trouble) => (self.pause + self.pause).min(LONGEST),
-            _ => PAUSE,
+        let (again, down) = (self.is_away(), is_down(trouble));
+        let enough = match trouble {
+            Trouble::Silent => SILENCES,
+            _ if down => 2,
+            _ => 1,
         };
-        let oldest = self.silences[SILENCES - 1];
-        let opens = match silent {
-            true => oldest != Micros::ZERO && now - oldest <= SPAN,
-            false => self.failures > 1 || !is_down(trouble),
-        };
-        if again || opens {
-            (self.pause, self.until) = (pause, now + pause);
+        if again || self.failures >= enough {
+            self.pause = match again && !down {
+                true => (self.pause + self.pause).min(LONGEST),
+                false => PAUSE,
+            };
+            self.until = now + self.pause;
         }
     }
 }
@@ -96,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn three_silences_in_a_second_and_then_a_trial_after_one_two_four_seconds() {
+    fn three_silences_in_a_row_and_then_a_trial_after_one_two_four_seconds() {
         let mut breaker = Breaker::default();
         let mut at = Micros::from_secs(100);
         for _ in 0..2 {
@@ -118,11 +109,12 @@ mod tests {
     }
 
     #[test]
-    fn silences_that_are_far_apart_are_none() {
+    fn silences_between_answers_are_none() {
         let mut breaker = Breaker::default();
         for s in 1..20 {
             breaker.failed(Micros::from_secs(s), Trouble::Silent);
             assert!(!breaker.is_away());
+            breaker.answered();
         }
     }
 
