@@ -8,7 +8,7 @@
 //!   agent      the loop: beat, write into the segment, say what is new
 //!   life       its parent, signals
 //!   store      finding the store, being let in, what is said to it; scripts/*.lua
-//!   line       the connection: one exchange within one time limit
+//!   line, tls  the connection: one exchange within one time limit; under TLS
 //!   breaker    when a store that failed is asked again            pure, as all below
 //!   clock      fleet time
 //!   card       what a node leaves in the store; what differs
@@ -29,4 +29,5 @@ pub mod life;
 pub mod line;
 pub mod log;
 pub mod store;
+pub mod tls;
 pub mod words;

@@ -12,9 +12,12 @@ use std::time::{Duration, Instant};
 use nap_core::fleet::address::Host;
 use nap_core::fleet::trouble::Trouble;
 use redis::{Parser, Pipeline, Value};
+use rustls::ClientConnection;
 
 /// For a connection, and for an exchange on it.
 pub const PATIENCE: Duration = Duration::from_millis(200);
+/// For the first exchange under TLS: it begins with two round trips and some arithmetic.
+const HANDSHAKE: Duration = Duration::from_millis(600);
 /// Bytes of one exchange's answers: 255 nodes need a tenth of it.
 const MOST: usize = 4 << 20;
 /// Bytes of somebody else's words in our log.
@@ -40,6 +43,10 @@ impl Failure {
 
     fn of_io(error: &io::Error) -> Failure {
         use io::ErrorKind as Kind;
+        let source = error.get_ref();
+        if let Some(error) = source.and_then(|error| error.downcast_ref::<rustls::Error>()) {
+            return Failure::new(Trouble::Tls, error);
+        }
         let trouble = match error.kind() {
             // A socket's file that is not there.
             Kind::ConnectionRefused | Kind::NotFound => Trouble::Refused,
@@ -104,6 +111,8 @@ enum Socket {
 /// A connection on which one exchange is under way at a time. After a failure it is of no use any more.
 pub struct Line {
     socket: Limited,
+    /// Under TLS.
+    session: Option<Box<ClientConnection>>,
     parser: Parser,
 }
 
@@ -112,7 +121,14 @@ struct Limited {
     socket: Socket,
     until: Instant,
     left: usize,
-    /// Why a read came to nothing: the parser has only words for it.
+}
+
+trait Both: Read + Write {}
+impl<T: Read + Write> Both for T {}
+
+/// Keeps why a read came to nothing: the parser has only words for it.
+struct Noted<'a> {
+    from: &'a mut dyn Both,
     failed: Option<Failure>,
 }
 
@@ -150,25 +166,63 @@ impl Line {
                 socket,
                 until: Instant::now(),
                 left: 0,
-                failed: None,
             },
+            session: None,
             parser: Parser::new(),
+        }
+    }
+
+    /// The same under TLS; it begins with the first exchange.
+    pub fn under(self, session: ClientConnection) -> Line {
+        Line {
+            session: Some(Box::new(session)),
+            ..self
         }
     }
 
     /// Says all of it, and hears an answer to each command: what it failed in is among the answers.
     pub fn ask(&mut self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
-        self.socket.until = Instant::now() + PATIENCE;
+        let begins = |session: &ClientConnection| session.is_handshaking();
+        let patience = match self.session.as_deref().is_some_and(begins) {
+            true => HANDSHAKE,
+            false => PATIENCE,
+        };
+        self.socket.until = Instant::now() + patience;
         self.socket.left = MOST;
-        let said = self.socket.write_all(&commands.get_packed_pipeline());
+        let mut sealed;
+        let stream: &mut dyn Both = match &mut self.session {
+            Some(session) => {
+                sealed = rustls::Stream::new(&mut **session, &mut self.socket);
+                &mut sealed
+            }
+            None => &mut self.socket,
+        };
+        let said = stream.write_all(&commands.get_packed_pipeline());
+        let said = said.and_then(|()| stream.flush());
         said.map_err(|error| Failure::of_io(&error))?;
-        let answers = (0..commands.len()).map(|_| self.parser.parse_value(&mut self.socket));
+        let mut from = Noted {
+            from: stream,
+            failed: None,
+        };
+        let answers = (0..commands.len()).map(|_| self.parser.parse_value(&mut from));
         let answers: Result<_, _> = answers.collect();
         answers.map_err(|_| {
-            let failed = self.socket.failed.take();
             let words = "its answer is not in the Redis protocol";
-            failed.unwrap_or_else(|| Failure::new(Trouble::Garbage, words))
+            let strange = || Failure::new(Trouble::Garbage, words);
+            from.failed.unwrap_or_else(strange)
         })
+    }
+}
+
+impl Read for Noted<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(to);
+        match &read {
+            Ok(0) => self.failed = Some(Failure::of_io(&io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => {}
+            Err(error) => self.failed = Some(Failure::of_io(error)),
+        }
+        read
     }
 }
 
@@ -180,8 +234,10 @@ impl Limited {
             false => Ok(remaining),
         }
     }
+}
 
-    fn read_in_time(&mut self, to: &mut [u8]) -> io::Result<usize> {
+impl Read for Limited {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let remaining = Some(self.remaining()?);
         let read = match &mut self.socket {
             Socket::Tcp(socket) => {
@@ -196,18 +252,6 @@ impl Limited {
         let endless = || io::Error::new(io::ErrorKind::InvalidData, "its answer has no end");
         self.left = self.left.checked_sub(read).ok_or_else(endless)?;
         Ok(read)
-    }
-}
-
-impl Read for Limited {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let read = self.read_in_time(to);
-        match &read {
-            Ok(0) => self.failed = Some(Failure::of_io(&io::ErrorKind::UnexpectedEof.into())),
-            Ok(_) => {}
-            Err(error) => self.failed = Some(Failure::of_io(error)),
-        }
-        read
     }
 }
 

@@ -13,6 +13,7 @@ use redis::{FromRedisValue, Pipeline, Script, Value, pipe};
 
 use crate::card::{Beat, Card};
 use crate::line::{Failure, Line, good};
+use crate::tls;
 
 /// See `scripts/beat.lua`.
 const BEAT: &str = include_str!("scripts/beat.lua");
@@ -176,11 +177,14 @@ impl Store {
             return Ok(None);
         }
         let (open, server) = match &self.address.way {
-            Way::Tcp { tls: true, .. } => {
-                let words = "this build of nap-agent has no TLS";
-                return Err(Failure::new(Trouble::Tls, words));
+            Way::Tcp { host, tls } => {
+                let line = Line::tcp(host)?;
+                let line = match tls {
+                    true => line.under(tls::session(&host.name, &self.auth)?),
+                    false => line,
+                };
+                self.enter(line, host.to_string())?
             }
-            Way::Tcp { host, .. } => self.enter(Line::tcp(host)?, host.to_string())?,
             Way::Unix { path } => self.enter(Line::unix(path)?, path.clone())?,
             Way::Sentinel { sentinels, name } => self.discover(sentinels, name)?,
         };

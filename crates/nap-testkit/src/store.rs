@@ -46,6 +46,23 @@ impl Store {
         panic!("each port that was free was another's when redis-server came to it")
     }
 
+    /// That speaks TLS at another port, too, and wants certificates of the same authority from its clients.
+    pub fn with_tls() -> (Store, Tls) {
+        let mut tls = Tls::make();
+        tls.port = free_port();
+        let store = Store::with(&[
+            "--tls-port",
+            &tls.port.to_string(),
+            "--tls-cert-file",
+            &tls.path("cert.pem"),
+            "--tls-key-file",
+            &tls.path("key.pem"),
+            "--tls-ca-cert-file",
+            &tls.path("ca.pem"),
+        ]);
+        (store, tls)
+    }
+
     /// That copies another one.
     pub fn replica_of(primary: &Store) -> Store {
         let port = primary.port.to_string();
@@ -171,6 +188,61 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.kill();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The TLS side of a store: an authority, and a certificate of it for localhost.
+pub struct Tls {
+    port: u16,
+    folder: PathBuf,
+}
+
+impl Tls {
+    /// `rediss://localhost:PORT`.
+    pub fn url(&self) -> String {
+        format!("rediss://localhost:{}", self.port)
+    }
+
+    /// `ca.pem`, `cert.pem` or `key.pem`.
+    pub fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).expect("openssl wrote it")
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn make() -> Tls {
+        let tls = Tls {
+            port: 0,
+            folder: folder(),
+        };
+        let names = "subjectAltName=DNS:localhost";
+        fs::write(tls.path("names"), names).expect("the temp directory takes a file");
+        let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -batch";
+        tls.openssl(&format!(
+            "req -x509 {new} -days 2 -subj /CN=authority -keyout ca.key -out ca.pem"
+        ));
+        tls.openssl(&format!(
+            "req {new} -subj /CN=localhost -keyout key.pem -out request"
+        ));
+        let sign = "x509 -req -in request -CA ca.pem -CAkey ca.key -CAcreateserial -days 2";
+        tls.openssl(&format!("{sign} -extfile names -out cert.pem"));
+        tls
+    }
+
+    fn openssl(&self, words: &str) {
+        let mut command = Command::new("openssl");
+        command.args(words.split(' ')).current_dir(&self.folder);
+        let output = command.output().expect("openssl runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "openssl {words}: {said}");
+    }
+}
+
+impl Drop for Tls {
+    fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -275,7 +275,46 @@ fn a_store_that_stands_still_is_away_and_not_asked_for_ever() {
 }
 
 #[test]
-fn no_address_and_no_tls_are_told() {
+fn under_tls_both_know_who_the_other_is() {
+    let (store, tls) = Store::with_tls();
+    let certified = |name: &str, ca: &str| {
+        let mut node = Node::new(name, &tls.url());
+        let auth = &mut node.brief.auth;
+        auth.ca = ca.into();
+        (auth.certificate, auth.key) = (tls.text("cert.pem"), tls.text("key.pem"));
+        node
+    };
+    let mut node = certified("web1", &tls.text("ca.pem"));
+    node.start();
+    node.wait_until_joined();
+    let mut strange = certified("web2", &Store::with_tls().1.text("ca.pem"));
+    strange.start();
+    strange.wait_for_trouble(Standing::Away, Trouble::Tls);
+    assert_eq!(
+        strange.said("invalid peer certificate"),
+        1,
+        "{}",
+        strange.log()
+    );
+    let mut nobody = certified("web3", &tls.text("ca.pem"));
+    nobody.brief.auth.certificate.clear();
+    nobody.start();
+    nobody.wait_for_trouble(Standing::Away, Trouble::Tls);
+    let mut broken = certified("web4", "no certificate");
+    broken.start();
+    broken.wait_for_trouble(Standing::Away, Trouble::Tls);
+    // The same port without TLS, and TLS where there is none.
+    let plain = Node::started("web5", &tls.url().replace("rediss", "redis"));
+    plain.wait_for("it is away", |node| node.stands() == Standing::Away);
+    let mut plain = certified("web6", &tls.text("ca.pem"));
+    plain.brief.store = store.url().replace("redis", "rediss");
+    plain.start();
+    plain.wait_for("it is away", |node| node.stands() == Standing::Away);
+    assert_eq!(node.stands(), Standing::Joined);
+}
+
+#[test]
+fn no_address_is_told() {
     let node = Node::started("web1", "redis://store:70000");
     node.wait_for_trouble(Standing::Away, Trouble::NoRoute);
     let node = Node::started("web1", "redis://no.such.host.invalid");
