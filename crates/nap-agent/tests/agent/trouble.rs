@@ -9,6 +9,7 @@ use nap_core::fleet::link::Standing;
 use nap_core::fleet::member::Presence;
 use nap_core::fleet::trouble::Trouble;
 use nap_testkit::cut::{Cut, Way};
+use nap_testkit::made;
 use nap_testkit::store::Store;
 
 #[test]
@@ -42,13 +43,16 @@ fn a_wrong_password_and_one_that_is_changed_while_it_runs() {
 #[test]
 fn an_account_of_its_own_needs_what_the_manual_says_and_no_more() {
     let store = Store::start();
-    let manual = include_str!("../../../../docs/fleet-agent.part.md");
-    let line = manual
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("ACL SETUSER "));
-    let line = line
-        .expect("the manual has the line")
-        .replace("SECRET", "secret");
+    let docs = made::repository().join("docs");
+    let manual = ["fleet.md", "fleet-agent.part.md"].map(|name| {
+        let text = std::fs::read_to_string(docs.join(name));
+        text.unwrap_or_default()
+    });
+    let manual = manual.concat();
+    let mut lines = manual.lines();
+    let line = lines.find_map(|line| line.trim().strip_prefix("ACL SETUSER "));
+    let line = line.expect("the manual has it");
+    let line = line.replace("SECRET", "secret");
     let words: Vec<&str> = ["ACL", "SETUSER"]
         .into_iter()
         .chain(line.split(' '))
