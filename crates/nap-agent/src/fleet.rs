@@ -9,7 +9,7 @@ use crate::card::{Beat, Card};
 
 /// Shares are of the accesses of so long.
 const SHARES: Micros = Micros::from_secs(10);
-/// Who has not been heard for so long, or has left so long ago, is not shown any more.
+/// A node that has not been heard for so long, or has left so long ago, is not shown any more.
 const FORGET: Micros = Micros::from_secs(24 * 3600);
 
 /// A node as it was heard last.

@@ -49,7 +49,7 @@ impl Log {
 /// A line as httpd writes it, whatever was said before.
 pub fn say(level: Level, words: &str) {
     let line = line(wall(), std::process::id(), level, words);
-    // Whoever has closed the log does not want to hear of it.
+    // Nobody is left to be told that the log is closed.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

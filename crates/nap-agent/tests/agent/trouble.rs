@@ -17,7 +17,7 @@ fn a_wrong_password_and_one_that_is_changed_while_it_runs() {
     let mut store = Store::start();
     let node = Node::joined("web1", &store.url());
     store.want_password("secret");
-    // Who is connected stays so.
+    // A connection that has been let in stays so.
     store.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
     node.wait_for_trouble(Standing::Away, Trouble::Password);
     assert_eq!(node.said("the store is away (NOAUTH "), 1, "{}", node.log());
