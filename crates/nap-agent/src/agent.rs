@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mod_nap::agent::Brief;
 use mod_nap::shm::segment::Segment;
@@ -25,7 +25,7 @@ use crate::store::{Heard, Saying, Seat, Server, Store};
 use crate::words;
 
 /// Between two beats.
-const BEAT: Micros = Micros::from_millis(250);
+const BEAT: Duration = Duration::from_millis(250);
 /// Between two looks at the others.
 const EXCHANGE: Micros = Micros::from_secs(1);
 /// Between two looks at how the store is set up.
@@ -33,7 +33,7 @@ const LOOK: Micros = Micros::from_secs(60);
 /// Between two lines about a store that throws data away.
 const EVICTS: Micros = Micros::from_secs(600);
 /// For so long an agent without a parent waits for its successor.
-const SUCCESSOR: Micros = Micros::from_secs(3);
+const SUCCESSOR: Duration = Duration::from_secs(3);
 /// A name may be taken for so long before it is told: a node that was killed has it for three seconds.
 const TAKEN: Micros = Micros::from_secs(4);
 
@@ -51,8 +51,10 @@ pub struct Agent {
     fleet: Fleet,
     log: Log,
     card: Card,
-    /// It, and its mark.
-    written: (String, String),
+    /// As it lies in the store.
+    written: String,
+    /// The last one.
+    beat: Beat,
     /// The store has to be told the card.
     tell_card: bool,
     /// Inside times; zero: never.
@@ -81,6 +83,12 @@ impl Agent {
     pub fn new(segment: Segment, brief: Brief) -> Option<Agent> {
         let link = segment.link()?;
         let card = Card::of(&brief);
+        let (written, mark) = card.written();
+        let beat = Beat {
+            instance: format!("{:016x}", segment.head().epoch),
+            card: mark,
+            ..Beat::default()
+        };
         let address = Address::parse(&brief.store);
         let heard_before = link.store_heard.load(Relaxed) != 0;
         let offset = heard_before.then(|| link.offset.load(Relaxed));
@@ -97,7 +105,8 @@ impl Agent {
             clock: Clock::from(offset),
             fleet: Fleet::default(),
             log: Log::default(),
-            written: card.written(),
+            written,
+            beat,
             card,
             tell_card: true,
             times: Times::default(),
@@ -117,43 +126,35 @@ impl Agent {
         self.link.agent.store(own, SeqCst);
         self.link.starts.fetch_add(1, Relaxed);
         let mut orphaned = None;
-        let mut next = self.segment.now();
+        let mut next = Instant::now();
         loop {
             if self.link.agent.load(SeqCst) != own {
                 return;
             }
             self.tick();
-            let now = self.segment.now();
-            if orphaned.is_some_and(|since| now - since >= SUCCESSOR) {
+            if orphaned.is_some_and(|since: Instant| since.elapsed() >= SUCCESSOR) {
                 break;
             }
             // A beat that took longer is not made up for.
-            next = (next + BEAT).max(now);
-            match self.sleep(life, next) {
+            next = (next + BEAT).max(Instant::now());
+            match sleep(life, next) {
                 Came::Nothing => {}
-                Came::Orphaned => orphaned = Some(self.segment.now()),
+                Came::Orphaned => orphaned = Some(Instant::now()),
                 Came::Stop => break,
             }
         }
         self.leave(own);
     }
 
-    fn sleep(&self, life: &mut Life, until: Micros) -> Came {
-        loop {
-            let left = until - self.segment.now();
-            let came = life.wait(Duration::from_micros(left.0));
-            if came != Came::Nothing || self.segment.now() >= until {
-                return came;
-            }
-        }
-    }
-
     fn leave(&mut self, own: u32) {
+        if self.link.agent.load(SeqCst) != own {
+            return;
+        }
         let joined = self.link.standing(self.segment.now()) == Standing::Joined;
         if let Some(store) = self.store.as_mut().filter(|_| joined) {
             let beat = Beat {
                 left: true,
-                ..beat(&self.segment, &self.written.1)
+                ..self.beat.clone()
             };
             let saying = Saying {
                 name: &self.name,
@@ -199,12 +200,14 @@ impl Agent {
         };
         let found = store.open()?;
         let others = now - self.times.exchanged >= EXCHANGE;
-        let beat = beat(&self.segment, &self.written.1);
+        if let Some(figures) = figures::of(&self.segment) {
+            self.beat.figures = figures;
+        }
         let saying = Saying {
             name: &self.name,
             node: self.link.node.load(Relaxed) as u8,
-            beat: &beat,
-            card: (self.tell_card || found.is_some()).then_some(&*self.written.0),
+            beat: &self.beat,
+            card: (self.tell_card || found.is_some()).then_some(&*self.written),
             others,
         };
         let sent = self.segment.now();
@@ -351,12 +354,13 @@ impl Agent {
     }
 }
 
-fn beat(segment: &Segment, card: &str) -> Beat {
-    Beat {
-        instance: format!("{:016x}", segment.head().epoch),
-        card: card.to_owned(),
-        figures: figures::of(segment).unwrap_or_default(),
-        ..Beat::default()
+fn sleep(life: &mut Life, until: Instant) -> Came {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let came = life.wait(left);
+        if came != Came::Nothing || Instant::now() >= until {
+            return came;
+        }
     }
 }
 

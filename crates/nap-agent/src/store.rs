@@ -72,7 +72,7 @@ impl Server {
     /// Does it throw data away when it is full?
     pub fn evicts(&self) -> bool {
         let keeps = ["", "noeviction"].contains(&self.policy.as_str());
-        !keeps && self.memory > 0 || self.evicted > 0
+        !keeps && self.memory > 0
     }
 
     /// From INFO; an error if it is too old, or nothing of the kind.

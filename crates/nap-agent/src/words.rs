@@ -45,16 +45,14 @@ pub fn jump(by: i64) -> String {
 
 /// It does not keep what it is told.
 pub fn evicts(server: &Server) -> String {
-    let thrown = match server.evicted {
+    let (policy, gone) = (&server.policy, server.evicted);
+    let gone = match gone {
         0 => String::new(),
-        n => format!(" ({n} keys of it are gone already)"),
+        n => format!(" ({n} keys so far)"),
     };
-    match server.policy.as_str() {
-        "noeviction" | "" => format!("the store has thrown data away{thrown}"),
-        policy => format!(
-            "the store throws data away when it is full{thrown}: maxmemory-policy is {policy}; use noeviction"
-        ),
-    }
+    format!(
+        "the store throws data away when it is full{gone}: maxmemory-policy is {policy}; use noeviction"
+    )
 }
 
 /// What is not at a node as it is here.

@@ -34,6 +34,7 @@ pub fn look_for(name: &str) -> Result<PathBuf, String> {
         "cgi/backend" => &["demo/backend.c"],
         "preload/die_holding.so" => &["tests/preload"],
         "release/nap-load" => &["crates/nap-load/src", "crates/nap-core/src"],
+        "release/nap-agent" => &["crates/nap-agent/src", "src", "crates/nap-core/src"],
         "release/mod_nap.so" => &[
             "src",
             "crates/nap-core/src",
