@@ -184,7 +184,13 @@ impl Agent {
         if !self.breaker.lets(now) || now < self.times.again {
             return;
         }
-        if let Err(failure) = self.exchange(now) {
+        let open = self.store.as_ref().is_some_and(Store::is_open);
+        let mut done = self.exchange(now);
+        // A connection may end at any time, as where a store ends those that are idle: that is no failure yet.
+        if open && matches!(&done, Err(failure) if failure.trouble == Trouble::Closed) {
+            done = self.exchange(now);
+        }
+        if let Err(failure) = done {
             self.failed(&failure);
         }
         let now = self.segment.now();

@@ -171,9 +171,14 @@ impl Store {
         self.open.as_ref().map_or("", |open| &open.at)
     }
 
+    /// Is there a connection?
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// Connects, unless it is connected. Some: it has just been.
     pub fn open(&mut self) -> Result<Option<Server>, Failure> {
-        if self.open.is_some() {
+        if self.is_open() {
             return Ok(None);
         }
         let (open, server) = match &self.address.way {

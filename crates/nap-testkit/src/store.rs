@@ -171,15 +171,17 @@ impl Store {
             .arg(&log)
             .args(&self.options);
         self.process = Some(spawn(command));
-        self.answers("PONG")
+        self.answers()
     }
 
-    fn answers(&mut self, word: &str) -> bool {
+    /// It, and no other server that was quicker to take the port.
+    fn answers(&mut self) -> bool {
         let mut ended = false;
         wait_until("redis-server answers", PATIENCE, || {
             let process = self.process.as_mut().expect("it was started");
             ended = !matches!(process.try_wait(), Ok(None));
-            ended || self.ask(&["PING"]) == word
+            let own = format!("process_id:{}\r", process.id());
+            ended || self.ask(&["INFO", "server"]).contains(&own)
         });
         !ended
     }
@@ -307,7 +309,7 @@ fn sentinel(watch: &str) -> Store {
         let mut command = Command::new("redis-server");
         command.arg(&config).arg("--sentinel");
         store.process = Some(spawn(command));
-        if store.answers("PONG") {
+        if store.answers() {
             return store;
         }
     }
