@@ -371,19 +371,19 @@ fn sleep(life: &mut Life, until: Instant) -> Came {
 }
 
 fn say_news(log: &mut Log, name: &str, news: News, now: Micros) {
-    let (kind, words) = match news {
-        News::Alive => ("alive", format!("{name} is there")),
+    let (level, kind, words) = match news {
+        News::Alive => (Level::Notice, "alive".into(), format!("{name} is there")),
+        News::Left => (Level::Notice, "left".into(), format!("{name} has left")),
         News::Silent { since } => {
             let wall = wall();
             let since = wall.at(since, now).time_seen_from(wall);
-            ("silent", format!("{name} is silent since {since}"))
+            let words = format!("{name} is silent since {since}");
+            (Level::Error, "silent".into(), words)
         }
-        News::Left => ("left", format!("{name} has left")),
-        News::Differs(differs) => ("differs", words::differs(name, &differs)),
-    };
-    let level = match news {
-        News::Alive | News::Left => Level::Notice,
-        News::Silent { .. } | News::Differs(_) => Level::Error,
+        News::Differs(differs) => {
+            let kind = format!("differs {}", differs.setting);
+            (Level::Error, kind, words::differs(name, &differs))
+        }
     };
     log.say(now, &format!("{kind} {name}"), level, &shown(&words, 300));
 }

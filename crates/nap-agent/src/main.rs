@@ -1,5 +1,7 @@
 //! The program: its parent is httpd, nobody else has a use for it.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use mod_nap::agent::{OTHER_LAYOUT, SEGMENT};

@@ -6,13 +6,13 @@
 
 use mod_nap::agent::Auth;
 use nap_core::fleet::address::{Address, Host, Way};
-use nap_core::fleet::member::SILENT;
+use nap_core::fleet::member::{NAME, SILENT};
 use nap_core::fleet::trouble::{OLDEST, Trouble};
 use nap_core::micros::Micros;
 use redis::{FromRedisValue, Pipeline, Script, Value, pipe};
 
 use crate::card::{Beat, Card};
-use crate::line::{Failure, Line, good};
+use crate::line::{Failure, Line, good, shown};
 use crate::tls;
 
 /// See `scripts/beat.lua`.
@@ -312,7 +312,14 @@ impl Store {
         }
         let answer = self.ask(&commands).and_then(only);
         let texts: Result<Vec<Option<Vec<u8>>>, Failure> = answer.and_then(read);
-        let card = |text: Option<Vec<u8>>| serde_json::from_slice(&text?).ok();
+        let card = |text: Option<Vec<u8>>| {
+            let mut card: Card = serde_json::from_slice(&text?).ok()?;
+            // They go into the log and onto pages.
+            for text in [&mut card.name, &mut card.host] {
+                *text = shown(text, NAME);
+            }
+            Some(card)
+        };
         Ok(self.sound(texts)?.into_iter().map(card).collect())
     }
 

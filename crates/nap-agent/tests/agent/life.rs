@@ -205,6 +205,8 @@ fn what_differs_is_shown_and_told() {
         let differs = node.members()[odd.number()].differs;
         differs.setting() == Some(Setting::Key) && differs.theirs == 7
     });
+    let words = "web2 signs with key 7, which this server does not have";
+    assert_eq!(node.said(words), 1, "{}", node.log());
 }
 
 #[test]
