@@ -1,5 +1,6 @@
 //! The agent with a real store.
 
+mod chaos;
 mod life;
 mod node;
 mod store;
