@@ -26,7 +26,7 @@ const CORE: &[May] = &[
     (
         "conf",
         &[
-            "charset", "micros", "nap", "bwshare", "oxthas", "room", "sqs", "telepoll",
+            "charset", "fleet", "micros", "nap", "bwshare", "oxthas", "room", "sqs", "telepoll",
         ],
     ),
 ];

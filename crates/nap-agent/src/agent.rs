@@ -124,7 +124,6 @@ impl Agent {
         }
         let own = std::process::id();
         self.link.agent.store(own, SeqCst);
-        self.link.starts.fetch_add(1, Relaxed);
         let mut orphaned = None;
         let mut next = Instant::now();
         loop {

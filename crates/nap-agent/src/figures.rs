@@ -11,7 +11,7 @@ use nap_core::room::gate::PAGE;
 pub fn of(segment: &Segment) -> Option<Figures> {
     // Set aside before: nothing is allocated under the lock.
     let mut pages = Vec::with_capacity(segment.room_counts()[1]);
-    let mut all = segment.locked(|tables, _, _| sums(tables, &mut pages))?;
+    let mut all = segment.locked(|tables| sums(tables, &mut pages))?;
     all.places = segment.places();
     for permits in pages.into_iter().filter_map(|gate| segment.permits(gate)) {
         all.running = all.running.saturating_add(permits.running());

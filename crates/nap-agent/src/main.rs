@@ -12,6 +12,7 @@ use nap_agent::log::{Level, say};
 use nap_core::fleet::link::{Link, Standing};
 use nap_core::fleet::trouble::Trouble;
 use nap_core::micros::Micros;
+use nix::sys::prctl::set_dumpable;
 
 fn main() -> ExitCode {
     if std::env::args_os().len() > 1 {
@@ -20,6 +21,10 @@ fn main() -> ExitCode {
             env!("CARGO_PKG_VERSION")
         );
         return ExitCode::SUCCESS;
+    }
+    // Its memory and its descriptors are not those of every program that runs as the same user: it knows secrets.
+    if let Err(error) = set_dumpable(false) {
+        return broken(&format!("its memory cannot be closed to others: {error}"));
     }
     let mut life = match Life::begin() {
         Ok(life) => life,

@@ -49,7 +49,7 @@ fn three_nodes_see_each_other() {
 fn an_access_is_seen_by_the_others() {
     let store = Store::start();
     let [one, two] = ["web1", "web2"].map(|name| Node::joined(name, &store.url()));
-    two.segment.locked(|tables, _, _| tables.gates[1].kind = 1);
+    two.segment.locked(|tables| tables.gates[1].kind = 1);
     let permits = two.segment.permits(1).expect("there are two gates");
     permits.set_limit(7);
     permits.passed.fetch_add(1000, Relaxed);
@@ -94,8 +94,9 @@ fn an_agent_that_died_is_followed_by_another_of_the_same_node() {
     node.kill();
     node.brief.pause = 100;
     node.start();
-    node.wait_for("there were two", |node| {
-        node.link().starts.load(Relaxed) == 2
+    let pid = node.pid().cast_unsigned();
+    node.wait_for("it is the second one's turn", |node| {
+        node.link().agent.load(Relaxed) == pid
     });
     node.wait_until_joined();
     assert_eq!((node.number(), node.said("NapNode")), (number, 0));

