@@ -238,7 +238,7 @@ mod tests {
     use nap_core::conf::{AnyConf, ServerConf};
 
     fn store(node: &str) -> StoreConf {
-        let mut server = AnyConf::Server(ServerConf::new());
+        let mut server = AnyConf::Server(ServerConf::UNSET);
         if !node.is_empty() {
             server.set("NapNode", &[node]).expect("a name");
         }

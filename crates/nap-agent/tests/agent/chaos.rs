@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::node::Node;
 use nap_core::fleet::link::Standing;
 use nap_core::fleet::member::Presence;
-use nap_core::rng::Rng;
+use nap_rng::Rng;
 use nap_testkit::cut::{Cut, Way};
 use nap_testkit::long;
 use nap_testkit::store::Store;
