@@ -36,7 +36,6 @@ for what in "${@:-build}"; do
       need apache2-bin has apache2
       need apache2-dev has apxs ;;
     test)
-      need redis-server has redis-server
       need apache2-utils has ab
       # If all of Apache is installed its package would enable it there: then it is tested if it exists.
       [ -e /usr/share/apache2/apache2-maintscript-helper ] ||
