@@ -265,7 +265,10 @@ impl Httpd {
 
     /// `apachectl restart`: children end at once, the parent stays. Returns when it serves again.
     pub fn restart(&mut self) {
+        let before = self.error_log().len();
         self.renew(Signal::SIGHUP);
+        // It ends the children as a stop does.
+        self.forgive_crashes_since(before);
     }
 
     /// `apachectl stop`: returns when the server is gone. [`Httpd::start_again`] brings it back.
