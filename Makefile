@@ -77,7 +77,7 @@ install: $(if $(wildcard $(SO)),,module) ## mod_nap.so into httpd's modules, its
 	for program in nap-load nap-sim; do [ ! -e $(TARGET)/release/$$program ] || \
 	  install -D -m 755 -s $(TARGET)/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
 	[ ! -e $(TARGET)/release/nap-agent ] || \
-	  install -D -m 755 -s $(TARGET)/release/nap-agent $(DESTDIR)$(AGENTDIR)/nap-agent
+	  install -D -m 711 -s $(TARGET)/release/nap-agent $(DESTDIR)$(AGENTDIR)/nap-agent
 	@echo 'Installed. Load it with:'
 	@echo '  LoadModule nap_module $(LIBDIR)/mod_nap.so'
 

@@ -150,6 +150,10 @@ static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_reques
     do {
         verdict = look(r, a, SLICE_US, q);
     } while (verdict == NAP_WAIT && !r->connection->aborted);
+    if (verdict == NAP_WAIT) {                /* mod_http2 may have noticed it before us; both do nothing twice */
+        nap_the_core->access.give_up(a, NAP_GONE, q);
+        nap_the_core->access.leave(a);
+    }
     show(r, shown == SERVER_BUSY_LOG ? SERVER_BUSY_WRITE : shown);
     return verdict;
 }

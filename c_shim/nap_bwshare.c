@@ -191,7 +191,7 @@ static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
 {
     nap_visit *v = &h->charge.visit;
     const nap_bwshare *own = nap_dir_of(r)->bwshare;
-    const char *wait;
+    const char *wait, *reason;
     nap_request q;
     int status;
 
@@ -205,7 +205,8 @@ static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
     /* for an error page of the site's own, which sees them with REDIRECT_ in front */
     if ((wait = apr_table_get(r->err_headers_out, "Retry-After")))
         apr_table_setn(r->subprocess_env, "NAP_BWSHARE_WAIT", wait);
-    apr_table_setn(r->subprocess_env, "NAP_BWSHARE_REASON", apr_table_get(r->notes, "bwshare"));
+    if ((reason = apr_table_get(r->notes, "bwshare")))
+        apr_table_setn(r->subprocess_env, "NAP_BWSHARE_REASON", reason);
     if (!ap_response_code_string(r, ap_index_of_response(status)))
         ap_custom_response(r, status, apr_pstrcat(r->pool, nap_the_site->ticket_path, "/",
                                                   nap_bwshare_page_name, NULL));

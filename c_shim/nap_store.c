@@ -23,6 +23,7 @@
 #define PAUSE_MS 1000            /* of an agent whose predecessor has died */
 #define PAUSE_MAX_MS 30000       /* of one whose predecessors all died young */
 #define YOUNG_MS 60000
+#define FOREIGN 90               /* its status where it is of another version (src/agent.rs) */
 
 /* The agent that runs, as the parent knows it. */
 static struct {
@@ -158,7 +159,6 @@ static void died(int status)
 {
     int64_t lived_ms = apr_time_as_msec(apr_time_now() - agent.begun);
     uint32_t pause_ms = PAUSE_MS;
-    const char *how = WIFSIGNALED(status) ? "was killed by signal" : "ended with status";
 
     agent.proc.pid = 0;
     close(agent.pipe);
@@ -167,12 +167,14 @@ static void died(int status)
         give_up_errno(*agent.error);
         return;
     }
-    if (stops())
+    /* of another version: another start would end likewise, and it has told so itself */
+    if (stops() || status == FOREIGN)
         return;
     if (lived_ms < YOUNG_MS + agent.pause_ms && agent.pause_ms)
         pause_ms = agent.pause_ms < PAUSE_MAX_MS / 2 ? 2 * agent.pause_ms : PAUSE_MAX_MS;
-    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, agent.server, "mod_nap: %s %s %d; it is started again",
-                 nap_the_site->view.agent, how, WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    /* APR gives the number alone, and not which of both it is */
+    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, agent.server,
+                 "mod_nap: %s has ended (status or signal %d); it is started again", nap_the_site->view.agent, status);
     /* one that does not even keep its pause must not make us start others without end */
     if (lived_ms < agent.pause_ms) {
         agent.pause_ms = pause_ms;
@@ -192,7 +194,7 @@ static void watch(int reason, void *data, int status)
 
 void nap_store_tick(void)
 {
-    if (agent.due && !stops())
+    if (agent.due && !stops() && apr_time_as_msec(apr_time_now() - agent.begun) >= agent.pause_ms)
         start(agent.pause_ms);
 }
 

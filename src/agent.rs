@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 pub const SEGMENT: i32 = 3;
 
 /// How an agent ends that is of another version than the module: another start would end likewise.
-pub const OTHER_LAYOUT: u8 = 3;
+/// The parent does not start one again then; it is no signal's number, as APR tells not which it is.
+pub const OTHER_LAYOUT: u8 = 90;
 
 /// All that an agent has to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::conf::{server, told};
 use super::contract::{nap_conf, nap_str};
@@ -52,10 +52,10 @@ pub unsafe extern "C" fn no_agent() {
     guard((), || {
         let process = process::process()?;
         let now = process.segment.now();
-        process
-            .segment
-            .link()?
-            .stand(now, Standing::Alone, Some(Trouble::NoAgent));
+        let link = process.segment.link()?;
+        // One from before a restart has no say any more.
+        link.agent.store(0, SeqCst);
+        link.stand(now, Standing::Alone, Some(Trouble::NoAgent));
         Some(())
     });
 }

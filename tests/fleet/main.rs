@@ -216,7 +216,7 @@ fn assert_only_the_parent_holds_the_pipe(httpd: &Httpd, agent: i32) {
 fn an_agent_that_is_killed_is_started_again_after_a_pause() {
     let httpd = node(STORE)
         .expect_log(
-            "/agent was killed by signal 9; it is started again",
+            "/agent has ended (status or signal 9); it is started again",
             "we kill it",
         )
         .start();

@@ -300,7 +300,10 @@ impl Agent {
             let words = format!("the store is back after {seconds} s");
             self.log.say(now, "back", Level::Notice, &words);
         }
-        self.link.stand(now, Standing::Joined, None);
+        // Meanwhile another may have taken over, or the parent may have none.
+        if self.link.agent.load(SeqCst) == std::process::id() {
+            self.link.stand(now, Standing::Joined, None);
+        }
     }
 
     /// It is no member, though the store answers.

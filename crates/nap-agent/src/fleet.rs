@@ -12,6 +12,9 @@ const SHARES: Micros = Micros::from_secs(10);
 /// A node that has not been heard for so long, or has left so long ago, is not shown any more.
 const FORGET: Micros = Micros::from_secs(24 * 3600);
 
+/// After an outage others are back so late at most: an agent tries again every 30 s where the store was silent.
+const BACK: Micros = Micros::from_secs(33);
+
 /// A node as it was heard last.
 #[derive(Clone, Debug)]
 struct Node {
@@ -31,6 +34,8 @@ pub struct Fleet {
     nodes: BTreeMap<u8, Node>,
     /// When it was heard last, inside time; zero: never. What is there at first is no news.
     last: Micros,
+    /// Nobody becomes silent before this, inside time: there was an outage, and others may not be back yet.
+    spared: Micros,
 }
 
 /// What has changed.
@@ -69,6 +74,13 @@ impl Fleet {
         mut cards: BTreeMap<u8, Card>,
         ours: &Card,
     ) -> Vec<(String, News)> {
+        if self.last != Micros::ZERO && now - self.last >= SILENT {
+            self.spared = now + BACK;
+        }
+        let lived = |old: &Option<Node>| {
+            old.as_ref()
+                .is_some_and(|old| old.presence == Presence::Alive)
+        };
         let mut before = std::mem::take(&mut self.nodes);
         let mut news = Vec::new();
         for (number, beat) in beats {
@@ -96,6 +108,7 @@ impl Fleet {
                 card,
                 presence: match (beat.left, now - heard >= SILENT) {
                     (true, _) => Presence::Left,
+                    (false, true) if now < self.spared && lived(&old) => Presence::Alive,
                     (false, true) => Presence::Silent,
                     (false, false) => Presence::Alive,
                 },

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
+use crate::line::shown;
 use mod_nap::shm::clock;
 use mod_nap::wall::{Change, Wall};
 use nap_core::micros::Micros;
@@ -48,7 +49,8 @@ impl Log {
 
 /// A line as httpd writes it, whatever was said before.
 pub fn say(level: Level, words: &str) {
-    let line = line(wall(), std::process::id(), level, words);
+    // Some words are the store's or other nodes': they begin no lines of their own.
+    let line = line(wall(), std::process::id(), level, &shown(words, 500));
     // Nobody is left to be told that the log is closed.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

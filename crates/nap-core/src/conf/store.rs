@@ -185,7 +185,7 @@ impl StoreAuth<'_> {
                 [first, ..] if first.starts_with('#') => {}
                 ["ca", file] if auth.ca.is_empty() => auth.ca = file,
                 ["cert", cert, "key", key] if auth.pair[0].is_empty() => auth.pair = [cert, key],
-                ["ca", _] => return Err(wrong(at)),
+                ["ca" | "cert", ..] => return Err(wrong(at)),
                 [user, password] if auth.password.is_empty() => {
                     (auth.user, auth.password) = (user, password);
                 }

@@ -76,11 +76,11 @@ pub enum Wrong {
 impl Address {
     /// Reads one.
     pub fn parse(text: &str) -> Result<Address, Wrong> {
-        let (scheme, rest) = text.split_once("://").ok_or(Wrong::Form)?;
-        let sound = |c: char| !c.is_whitespace() && !c.is_control();
-        if rest.contains('@') {
+        if text.contains('@') {
             return Err(Wrong::Secret);
         }
+        let (scheme, rest) = text.split_once("://").ok_or(Wrong::Form)?;
+        let sound = |c: char| !c.is_whitespace() && !c.is_control();
         if !rest.chars().all(sound) {
             return Err(Wrong::Form);
         }

@@ -217,9 +217,10 @@ impl GateView<'_> {
 
     /// Mean work in seconds, where the queue is counted in it and it is known.
     fn mean_work_s(&self) -> Option<f64> {
-        let by_work = self.gate.terms.wait_limit.how == how::WORK;
-        let mean_s = self.permits.residence.mean_s().filter(|_| by_work);
-        mean_s.filter(|mean_s| *mean_s > 0.0)
+        if self.gate.terms.wait_limit.how != how::WORK {
+            return None;
+        }
+        (self.permits.residence.mean_s()).filter(|mean_s| *mean_s > 0.0)
     }
 
     /// How long an access of this kind is expected to run, where the queue is counted in work.
