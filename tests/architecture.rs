@@ -21,7 +21,7 @@ const CORE: &[May] = &[
     ("oxthas", &["micros", "row"]),
     ("telepoll", &["micros", "row"]),
     ("sqs", &["micros", "row"]),
-    ("fleet", &["micros"]),
+    ("fleet", &["micros", "nap"]),
     ("room", &["micros", "nap", "row", "sqs", "telepoll"]),
     (
         "conf",

@@ -9,12 +9,23 @@
 //!   link      the agent and the store, as this node sees them: atomics
 //!   member    what is known of a node: under the segment's lock
 //!   trouble   why the store or a node is not what it should be, in words
+//!
+//!   weights   w and p: where the balancer sends visitors, and how many come back to where they bought
+//!   share     psi_F: which part of the places may be promised
+//!   claims    how many holders a node must expect: max(p o_j, w o)
+//!   lease     fleet slots: consecutive places that a node may sell
+//!   rights    a shared limit, split into whole permits
 //! ```
 
 pub mod address;
+pub mod claims;
+pub mod lease;
 pub mod link;
 pub mod member;
+pub mod rights;
+pub mod share;
 pub mod trouble;
+pub mod weights;
 
 /// The most nodes of a fleet: a node's number is one byte of the ticket, and 0 is nobody's.
 pub const NODES: usize = 255;

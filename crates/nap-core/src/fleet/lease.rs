@@ -1,0 +1,218 @@
+//! Fleet slots: all nodes sell from the same slots, by leases of consecutive places.
+//!
+//! Slot k is `[k w, (k+1) w)` in fleet time. It has C places, and C is frozen when the first lease of it is taken. Place i
+//! starts at `k w + i w/C`. A node that has few places left takes the next ones, from the first that starts late enough; a
+//! place that is passed over is nobody's, as one that is leased and not sold before its time.
+
+use crate::micros::Micros;
+use crate::nap::whole;
+
+/// A node has no fewer places in hand than this,
+pub const STOCK_MIN: u32 = 8;
+/// and no more.
+pub const STOCK_MAX: u32 = 4096;
+
+/// How often a node looks at its stock, and within which two leases show that it sells faster than it knew.
+pub const RENEWAL: Micros = Micros::from_millis(250);
+
+/// C of a slot that lasts `period`: what all serve, and no more windows of `claimed` than they bear together.
+///
+/// `rate`: the sum of X, accesses a second; `margin`: eta phi; `borne`: [`super::share::borne_by_all`]. At least 1.
+pub fn capacity(period: Micros, rate: f64, margin: f64, borne: f64, claimed: Micros) -> u32 {
+    let period_s = period.as_secs_f64();
+    let served = margin * rate * period_s;
+    let windows = borne * period_s / claimed.as_secs_f64().max(1e-6);
+    whole(served.min(windows)).max(1)
+}
+
+/// A slot of all nodes, as the store keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FleetSlot {
+    /// k.
+    pub number: u64,
+    /// w, a microsecond or more.
+    pub period: Micros,
+    /// C, frozen.
+    pub capacity: u32,
+    /// No place below it is leased any more.
+    pub next: u32,
+}
+
+impl FleetSlot {
+    /// The number of the slot in which `at` lies.
+    pub fn number_at(at: Micros, period: Micros) -> u64 {
+        at.0 / period.0.max(1)
+    }
+
+    /// A slot from which nothing is leased.
+    pub fn new(number: u64, period: Micros, capacity: u32) -> FleetSlot {
+        FleetSlot {
+            number,
+            period: period.max(Micros(1)),
+            capacity: capacity.max(1),
+            next: 0,
+        }
+    }
+
+    /// When place `index` starts, fleet time; that of place C is the slot's end.
+    pub fn start_of(&self, index: u32) -> Micros {
+        let begins = self.period.0.saturating_mul(self.number);
+        let offset = u128::from(self.period.0) * u128::from(index) / u128::from(self.capacity);
+        Micros(begins.saturating_add(offset as u64))
+    }
+
+    /// The next places, `wanted` at most, none of which starts before `from`. None: the slot has no such place left.
+    pub fn lease(&mut self, from: Micros, wanted: u32) -> Option<Lease> {
+        let begins = self.period.0.saturating_mul(self.number);
+        let offset = u128::from(from.0.saturating_sub(begins)) * u128::from(self.capacity);
+        let late = offset.div_ceil(u128::from(self.period.0));
+        let first = u32::try_from(late).unwrap_or(u32::MAX).max(self.next);
+        let places = self.capacity.saturating_sub(first).min(wanted);
+        if places == 0 {
+            return None;
+        }
+        self.next = first + places;
+        Some(Lease {
+            slot: *self,
+            first,
+            places,
+        })
+    }
+
+    /// A node holds a lease of this slot that the store has forgotten: no place is leased twice.
+    pub fn is_held(&mut self, lease: &Lease) {
+        self.next = self.next.max(lease.first.saturating_add(lease.places));
+    }
+}
+
+/// Consecutive places of a slot, which one node may sell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Of which slot; its `next` as it was then.
+    pub slot: FleetSlot,
+    /// The first place.
+    pub first: u32,
+    /// How many; 1 or more.
+    pub places: u32,
+}
+
+impl Lease {
+    /// When its first place starts, fleet time.
+    pub fn start(&self) -> Micros {
+        self.slot.start_of(self.first)
+    }
+
+    /// From its first start until what would be the next one's after its last: n w/C.
+    pub fn period(&self) -> Micros {
+        self.slot.start_of(self.first.saturating_add(self.places)) - self.start()
+    }
+}
+
+/// How many places a node wants to have in hand. All zero = as at first.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Stock {
+    /// When the last lease was taken.
+    taken: Micros,
+    /// Doublings since the start of a rush.
+    doublings: u32,
+    _pad: u32,
+}
+
+impl Stock {
+    /// The next lease: twice what was `sold` in the last [`RENEWAL`], and twice as much again for each lease that followed
+    /// another within one (slow start). In [`STOCK_MIN`] ..= [`STOCK_MAX`].
+    pub fn wanted(&mut self, sold: u32, now: Micros) -> u32 {
+        let soon = self.taken != Micros::ZERO && now - self.taken < RENEWAL;
+        self.doublings = match soon {
+            true => (self.doublings + 1).min(12),
+            false => 0,
+        };
+        self.taken = now.max(Micros(1));
+        let base = sold.saturating_mul(2).max(STOCK_MIN);
+        base.saturating_mul(1 << self.doublings).min(STOCK_MAX)
+    }
+
+    /// Is it time to take more, with so many places `left` of a stock of `wanted`?
+    pub fn is_low(left: u32, wanted: u32) -> bool {
+        left <= wanted / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const W: Micros = Micros::from_secs(10);
+
+    #[test]
+    fn what_all_serve_or_what_they_bear_is_the_least() {
+        let claimed = Micros::from_secs(5);
+        assert_eq!(capacity(W, 100.0, 0.9, 1e9, claimed), 900);
+        assert_eq!(capacity(W, 100.0, 0.9, 200.0, claimed), 400);
+        assert_eq!(capacity(W, 0.0, 0.9, 0.0, claimed), 1);
+    }
+
+    #[test]
+    fn a_lease_begins_with_the_first_place_that_is_late_enough() {
+        let mut slot = FleetSlot::new(7, W, 100);
+        let first = slot.lease(Micros::from_secs(70), 10).expect("all are left");
+        assert_eq!((first.first, first.places), (0, 10));
+        assert_eq!(
+            (first.start(), first.period()),
+            (Micros::from_secs(70), Micros::from_secs(1))
+        );
+        let next = slot.lease(Micros(75_050_000), 10).expect("half are left");
+        assert_eq!((next.first, next.start()), (51, Micros(75_100_000)));
+        let rest = slot.lease(Micros::ZERO, 500).expect("some are left");
+        assert_eq!((rest.first, rest.places), (61, 39));
+        assert_eq!(slot.lease(Micros::ZERO, 1), None);
+    }
+
+    #[test]
+    fn who_sells_fast_is_given_more_each_time() {
+        let mut stock = Stock::default();
+        let at = Micros::from_millis;
+        assert_eq!(stock.wanted(0, at(1000)), 8);
+        assert_eq!(
+            [1010, 1020, 1030].map(|ms| stock.wanted(0, at(ms))),
+            [16, 32, 64]
+        );
+        assert_eq!(stock.wanted(100, at(1040)), 3200);
+        assert_eq!(stock.wanted(100, at(1050)), 4096);
+        assert_eq!(stock.wanted(100, at(1300)), 200, "a renewal later");
+        assert!(Stock::is_low(4, 8) && !Stock::is_low(5, 8));
+    }
+
+    proptest! {
+        /// Whoever leases what and whatever the store forgets: no place twice, none beyond C, none too early.
+        #[test]
+        fn leases_never_overlap_nor_exceed_the_slot(
+            capacity in 1_u32..5000,
+            asks in prop::collection::vec((0_u64..12_000_000, 1_u32..600, any::<bool>()), 1..60),
+        ) {
+            let mut slot = FleetSlot::new(3, W, capacity);
+            let mut held: Vec<Lease> = Vec::new();
+            for (from, wanted, forgets) in asks {
+                if forgets {
+                    // A fail-over: `next` goes back. Each node says what it holds before anybody leases again.
+                    slot.next /= 2;
+                    held.iter().for_each(|lease| slot.is_held(lease));
+                }
+                let from = Micros(30_000_000 + from);
+                if let Some(lease) = slot.lease(from, wanted) {
+                    prop_assert!(lease.start() >= from && lease.places <= wanted);
+                    prop_assert!(lease.first + lease.places <= capacity);
+                    let end = |lease: &Lease| lease.first + lease.places;
+                    prop_assert!(held.iter().all(|other| end(other) <= lease.first || end(&lease) <= other.first));
+                    held.push(lease);
+                }
+            }
+            let places: u32 = held.iter().map(|lease| lease.places).sum();
+            prop_assert!(places <= capacity);
+            let end = slot.start_of(capacity);
+            prop_assert_eq!(end, Micros::from_secs(40));
+        }
+    }
+}
