@@ -15,15 +15,22 @@
 //!   claims    how many holders a node must expect: max(p o_j, w o)
 //!   lease     fleet slots: consecutive places that a node may sell
 //!   rights    a shared limit, split into whole permits
+//!
+//!   guests    holders whose ticket another node sold
+//!   notes     what happened to tickets here, for the agent to tell the store
+//!   stake     what a gate knows of its fleet
 //! ```
 
 pub mod address;
 pub mod claims;
+pub mod guests;
 pub mod lease;
 pub mod link;
 pub mod member;
+pub mod notes;
 pub mod rights;
 pub mod share;
+pub mod stake;
 pub mod trouble;
 pub mod weights;
 

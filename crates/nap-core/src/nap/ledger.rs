@@ -73,12 +73,12 @@ pub fn window_of(start: Micros, prime_end: Micros, bound: Micros) -> (Micros, Mi
 }
 
 /// The cell that `time` lies in.
-fn cell_of(time: Micros) -> u64 {
+pub fn cell_of(time: Micros) -> u64 {
     time.0 / CELL.0
 }
 
 /// The first cell that begins at `time` or after it.
-fn cell_from(time: Micros) -> u64 {
+pub fn cell_from(time: Micros) -> u64 {
     time.0.div_ceil(CELL.0)
 }
 
@@ -102,6 +102,28 @@ pub struct Ledger {
 impl Default for Ledger {
     fn default() -> Ledger {
         Ledger::EMPTY
+    }
+}
+
+/// What is to be expected beside own claims.
+pub trait Beside {
+    /// Windows open in a cell, where `own` of own tickets are.
+    fn open(&self, cell: u64, own: u32) -> u32;
+
+    /// Windows that begin in a cell, where `own` of own tickets do.
+    fn begins(&self, cell: u64, own: u32) -> u32;
+}
+
+/// Nothing: this server is alone.
+struct Alone;
+
+impl Beside for Alone {
+    fn open(&self, _: u64, own: u32) -> u32 {
+        own
+    }
+
+    fn begins(&self, _: u64, own: u32) -> u32 {
+        own
     }
 }
 
@@ -153,14 +175,38 @@ impl Ledger {
         counted(parts.map(most).into_iter().fold(0, u16::max))
     }
 
+    /// The same with what is to be expected beside own claims.
+    pub fn max_claims_beside(&self, from: Micros, to: Micros, beside: &impl Beside) -> u32 {
+        let (first, end) = (cell_of(from).max(self.base), cell_of(to).saturating_add(1));
+        let parts = self.parts(first, end).map(|part| of(&self.open, part));
+        let own = parts.into_iter().flatten();
+        let open = (first..)
+            .zip(own)
+            .map(|(cell, own)| beside.open(cell, counted(*own)));
+        open.max().unwrap_or(0)
+    }
+
     /// May a newcomer join behind `queued` others? Only if the newcomer, all before them and all
     /// who can present a ticket until now + `bound` are never more than `limit` at a time. The
     /// queue goes down by at least `drain` accesses a second; 0: all of it may stay until then.
     pub fn admits(&self, now: Micros, bound: Micros, queued: u32, limit: u32, drain: f64) -> bool {
+        self.admits_beside(now, bound, queued, limit, drain, &Alone)
+    }
+
+    /// The same with what is to be expected beside own claims.
+    pub fn admits_beside(
+        &self,
+        now: Micros,
+        bound: Micros,
+        queued: u32,
+        limit: u32,
+        drain: f64,
+        beside: &impl Beside,
+    ) -> bool {
         let limit = u64::from(limit);
         let first = cell_of(now).max(self.base);
-        let mut there =
-            u64::from(queued) + 1 + u64::from(self.most(first, first.saturating_add(1)));
+        let open = beside.open(first, self.most(first, first.saturating_add(1)));
+        let mut there = u64::from(queued) + 1 + u64::from(open);
         if there > limit {
             return false;
         }
@@ -168,7 +214,7 @@ impl Ledger {
         let parts = self.parts(next, cell_of(now + bound).saturating_add(1));
         let [begins, rest] = parts.map(|part| of(&self.begins, part));
         for (cell, begins) in (next..).zip(begins.iter().chain(rest)) {
-            there += u64::from(counted(*begins));
+            there += u64::from(beside.begins(cell, counted(*begins)));
             let ahead = Micros(cell.saturating_mul(CELL.0)) - now;
             let left = (ahead.as_secs_f64() * drain) as u64;
             if left >= there {
@@ -190,6 +236,18 @@ impl Ledger {
             && from >= self.base
             && to <= self.base.saturating_add(CELLS as u64)
             && self.most(from, to) < limit
+    }
+
+    /// The same with what is to be expected beside own claims.
+    pub fn fits_beside(
+        &self,
+        start: Micros,
+        end: Micros,
+        limit: u32,
+        beside: &impl Beside,
+    ) -> bool {
+        let last = Micros(cell_from(end).saturating_mul(CELL.0).saturating_sub(1));
+        self.fits(start, end, u32::MAX) && self.max_claims_beside(start, last, beside) < limit
     }
 
     /// A ticket was sold: its window is open from `start` up to `end`.

@@ -1,0 +1,207 @@
+//! [`Stake`]: what a gate knows of its fleet and tells it. The agent writes the first part with what it hears; the gate
+//! writes the notes.
+
+use super::claims::{self, in_ppm};
+use super::guests::{Guests, Name};
+use super::notes::{Event, Notes};
+use super::share;
+use super::weights::Homing;
+use crate::micros::Micros;
+use crate::nap::ledger::{Beside, CELL, cell_from, cell_of};
+
+/// Cells of the fleet's claims that a node looks ahead: 64 s.
+pub const AHEAD: usize = 128;
+
+/// Windows of all nodes' tickets, by cells as the ledger's. All zero = none. Under the lock.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The first cell.
+    base: u64,
+    /// Windows open in the cells from `base` on.
+    open: [u32; AHEAD],
+    /// Windows that begin in them.
+    begins: [u32; AHEAD],
+}
+
+impl Ahead {
+    /// No claims.
+    pub const EMPTY: Ahead = Ahead {
+        base: 0,
+        open: [0; AHEAD],
+        begins: [0; AHEAD],
+    };
+
+    /// The claims from the cell on in which `from` lies, as the agent has heard them.
+    pub fn told(from: Micros, open: [u32; AHEAD], begins: [u32; AHEAD]) -> Ahead {
+        Ahead {
+            base: cell_of(from),
+            open,
+            begins,
+        }
+    }
+
+    /// A window more or less since then.
+    fn count(&mut self, from: Micros, to: Micros, more: bool) {
+        let act = |count: &mut u32| {
+            *count = match more {
+                true => count.saturating_add(1),
+                false => count.saturating_sub(1),
+            }
+        };
+        let at = |cell: u64| usize::try_from(cell.saturating_sub(self.base)).unwrap_or(AHEAD);
+        let (first, last) = (at(cell_of(from)).min(AHEAD), at(cell_from(to)).min(AHEAD));
+        if let Some(cells) = self.open.get_mut(first..last) {
+            cells.iter_mut().for_each(act);
+        }
+        if cell_of(from) >= self.base
+            && first < last
+            && let Some(begins) = self.begins.get_mut(first)
+        {
+            act(begins);
+        }
+    }
+
+    fn of(&self, cells: &[u32; AHEAD], cell: u64) -> u32 {
+        let at = cell.checked_sub(self.base).map(usize::try_from);
+        at.and_then(Result::ok)
+            .and_then(|at| cells.get(at).copied())
+            .unwrap_or(0)
+    }
+}
+
+/// What a gate knows of its fleet. All zero = it is in none. Under the lock.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Stake {
+    /// F: nodes that live, this one included; 0: the gate is in no fleet.
+    pub nodes: u32,
+    /// 1: one of them may die, and no promise is broken.
+    pub spare: u32,
+    /// w of this node, parts of a million.
+    pub share_ppm: u32,
+    /// Of own slots no more windows than these may be open at a time, so that no other node expects more than it may
+    /// promise: w_j `min psi_F L / w`; 0: not known.
+    pub own_most: u32,
+    /// 1: tickets are sold from leases alone.
+    pub leased: u32,
+    _pad: u32,
+    /// p of this node.
+    pub homing: Homing,
+    /// o: the claims of all nodes.
+    pub all: Ahead,
+    /// What happened to tickets here.
+    pub notes: Notes,
+    /// Guests who were let in,
+    pub guests: u64,
+    /// and newcomers who gave way to a holder.
+    pub gave_way: u64,
+}
+
+impl Stake {
+    /// In no fleet.
+    pub const EMPTY: Stake = Stake {
+        nodes: 0,
+        spare: 0,
+        share_ppm: 0,
+        own_most: 0,
+        leased: 0,
+        _pad: 0,
+        homing: Homing::EMPTY,
+        all: Ahead::EMPTY,
+        notes: Notes::EMPTY,
+        guests: 0,
+        gave_way: 0,
+    };
+
+    /// How many windows may be open here at a time for newcomers' tickets, where `places` are there for holders.
+    pub fn sellable(&self, places: u32) -> u32 {
+        let psi = share::promised(self.nodes, places, self.spare != 0);
+        claims::part(places, in_ppm(psi))
+    }
+
+    /// The same of this node's own slots, where it sells those.
+    pub fn sellable_here(&self, places: u32) -> u32 {
+        let most = self.sellable(places);
+        match (self.own_most, self.homing.part_here()) {
+            // Behind a sticky balancer own tickets come back here.
+            (0, _) | (_, 0.95..) => most,
+            (own_most, _) => most.min(own_most),
+        }
+    }
+}
+
+impl Beside for Stake {
+    fn open(&self, cell: u64, own: u32) -> u32 {
+        let all = self.all.of(&self.all.open, cell);
+        claims::expected(own, in_ppm(self.homing.part_here()), all, self.share_ppm)
+    }
+
+    fn begins(&self, cell: u64, own: u32) -> u32 {
+        let all = self.all.of(&self.all.begins, cell);
+        claims::expected(own, in_ppm(self.homing.part_here()), all, self.share_ppm)
+    }
+}
+
+/// A gate's stake and the guests of its server, borrowed under the lock.
+#[derive(Debug)]
+pub struct Abroad<'a> {
+    /// The stake.
+    pub stake: &'a mut Stake,
+    /// The guests.
+    pub guests: Guests<'a>,
+}
+
+impl Abroad<'_> {
+    /// This happened to a ticket. `window`: whose claim has changed, if any has.
+    pub fn note(&mut self, name: &Name, event: Event, window: Option<(Micros, Micros)>) {
+        if let Some((from, to)) = window {
+            let more = matches!(event, Event::Sold | Event::Left);
+            self.stake.all.count(from, to, more);
+        }
+        self.stake.notes.write(name, event, window);
+    }
+}
+
+const _: () = assert!(AHEAD as u64 * CELL.0 == 64_000_000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_of_all_are_counted_in_the_ledgers_cells() {
+        let mut stake = Box::new(Stake::EMPTY);
+        (stake.nodes, stake.share_ppm) = (4, 250_000);
+        let secs = |s: f64| Micros::from_secs_f64(s);
+        stake.all = Ahead::told(secs(100.0), [8; AHEAD], [1; AHEAD]);
+        stake.all.count(secs(101.2), secs(102.1), true);
+        let open = |stake: &Stake, s: f64| stake.open(cell_of(secs(s)), 0);
+        assert_eq!(
+            [100.9, 101.0, 102.4, 102.5].map(|s| open(&stake, s)),
+            [2, 3, 3, 2]
+        );
+        assert_eq!(stake.begins(cell_of(secs(101.0)), 0), 1);
+        assert_eq!(open(&stake, 99.0), 0, "before what was told");
+        assert_eq!(open(&stake, 164.0), 0, "and behind it");
+        assert_eq!(
+            stake.open(cell_of(secs(100.0)), 9),
+            9,
+            "own ones, all of which come back"
+        );
+        (0..200).for_each(|_| stake.homing.note(false));
+        assert_eq!(stake.open(cell_of(secs(100.0)), 9), 2);
+    }
+
+    #[test]
+    fn own_slots_are_bounded_by_what_all_nodes_bear_but_behind_a_sticky_balancer() {
+        let mut stake = Box::new(Stake::EMPTY);
+        (stake.nodes, stake.spare) = (3, 1);
+        assert_eq!(stake.sellable(37), 18);
+        assert_eq!(stake.sellable_here(37), 18);
+        stake.own_most = 5;
+        assert_eq!(stake.sellable_here(37), 18);
+        (0..20).for_each(|_| stake.homing.note(false));
+        assert_eq!(stake.sellable_here(37), 5);
+    }
+}
