@@ -22,7 +22,10 @@ const CORE: &[May] = &[
     ("telepoll", &["micros", "row"]),
     ("sqs", &["micros", "row"]),
     ("fleet", &["micros", "nap"]),
-    ("room", &["micros", "nap", "row", "sqs", "telepoll"]),
+    (
+        "room",
+        &["micros", "fleet", "nap", "row", "sqs", "telepoll"],
+    ),
     (
         "conf",
         &[

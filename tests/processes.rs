@@ -284,6 +284,7 @@ impl Process {
                 // A refused visitor reads their page.
                 std::thread::sleep(Duration::from_micros(rng.below(3000)));
             }
+            Verdict::Ask(name) => require(false, || format!("no fleet, and asks for {name:?}")),
         }
     }
 

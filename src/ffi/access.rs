@@ -218,6 +218,8 @@ fn told(verdict: &Verdict) -> nap_verdict {
         Verdict::Run(_) => NAP_RUN,
         Verdict::Wait(_) => NAP_WAIT,
         Verdict::Refuse(_) => NAP_REFUSE,
+        // Of a fleet's gate alone, and there is none here.
+        Verdict::Ask(_) => NAP_PASS,
     }
 }
 

@@ -461,6 +461,8 @@ impl Segment {
                 sets: self.locked_section(Kind::Sessions, held),
             },
             controls: self.atomics(Kind::Controls),
+            stakes: &mut [],
+            guests: &mut [],
             history: self.locked_section(Kind::History, held).first_mut()?,
             clients: self.locked_section(Kind::Clients, held).first_mut()?,
             children: self.atomics(Kind::Children),

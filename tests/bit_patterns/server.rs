@@ -323,7 +323,7 @@ impl Server {
                 self.accesses.push((owner, Access::Waits { gate, place }));
             }
             Some(Verdict::Refuse(refusal)) => self.tickets.extend(refusal.ticket),
-            None => {}
+            None | Some(Verdict::Ask(_)) => {}
         }
         self.tickets.truncate(64);
     }

@@ -94,6 +94,7 @@ impl Crowd {
                 self.waiting.push((seat.place, owner, leaving));
             }
             Verdict::Refuse(refusal) => self.tickets.extend(refusal.ticket),
+            Verdict::Ask(name) => panic!("no fleet, and asks for {name:?}"),
         }
     }
 

@@ -43,21 +43,30 @@ pub enum Event {
 }
 
 /// The queue of events.
-#[derive(Default, Debug)]
-pub struct Events {
-    heap: BinaryHeap<Reverse<(Micros, u64, Event)>>,
+#[derive(Debug)]
+pub struct Events<E = Event> {
+    heap: BinaryHeap<Reverse<(Micros, u64, E)>>,
     said: u64,
 }
 
-impl Events {
+impl<E: Ord> Default for Events<E> {
+    fn default() -> Self {
+        Events {
+            heap: BinaryHeap::new(),
+            said: 0,
+        }
+    }
+}
+
+impl<E: Ord> Events<E> {
     /// `event` happens at `at`.
-    pub fn at(&mut self, at: Micros, event: Event) {
+    pub fn at(&mut self, at: Micros, event: E) {
         self.said += 1;
         self.heap.push(Reverse((at, self.said, event)));
     }
 
     /// The next event and its time.
-    pub fn take(&mut self) -> Option<(Micros, Event)> {
+    pub fn take(&mut self) -> Option<(Micros, E)> {
         let Reverse((at, _, event)) = self.heap.pop()?;
         Some((at, event))
     }

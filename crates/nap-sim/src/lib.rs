@@ -14,6 +14,7 @@
 //! | [`state`] | the room's tables, in boxes |
 //! | [`oracle`] | what must hold, checked from outside after every event |
 //! | [`check`] | random worlds under the oracle |
+//! | [`fleet`] | several nodes over a store, each with the real room |
 //! | [`figures`] | a run's results: the paper's Tables 1 and 2 |
 //! | [`report`], [`plot`] | the results as Markdown tables and as drawings |
 //! | [`events`] | the queue of what happens when |
@@ -28,6 +29,7 @@ pub mod crowd;
 pub mod debtors;
 pub mod events;
 pub mod figures;
+pub mod fleet;
 pub mod house;
 mod ledger_script;
 #[cfg(all(test, feature = "models"))]

@@ -242,6 +242,7 @@ impl Oracle {
             });
         }
         match verdict {
+            Verdict::Ask(name) => self.must(false, || format!("no fleet, and asks for {name:?}")),
             Verdict::Run(_) => {
                 let guard = prime.is_some_and(|t| t.has(Ticket::GUARD));
                 let due = now + self.terms.bound;
@@ -478,7 +479,9 @@ impl Oracle {
                     self.hold(key, Held::Used);
                 }
             }
-            Verdict::Wait(seat) => self.must(false, || format!("access {id} moved to {seat:?}")),
+            Verdict::Wait(_) | Verdict::Ask(_) => {
+                self.must(false, || format!("access {id} moved: {verdict:?}"));
+            }
             Verdict::Refuse(refusal) if waiter.replaced => {
                 let told = refusal.reason == Reason::TakenOver && refusal.ticket.is_none();
                 self.must(told, || format!("access {id} was replaced: {refusal:?}"));

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use nap_core::fleet::guests::GuestSet;
+use nap_core::fleet::stake::Stake;
 use nap_core::micros::Micros;
 use nap_core::nap::client_caps::ClientCaps;
 use nap_core::nap::laws::Laws;
@@ -49,6 +51,12 @@ pub struct State {
     pages: Vec<Page>,
     starts: [Starts; 1],
     sets: Vec<SessionSet>,
+    /// What the gate knows of its fleet; empty: it is in none.
+    pub stakes: Box<[Stake]>,
+    /// Holders whose ticket another node sold.
+    pub guests: Box<[GuestSet]>,
+    /// This server's number in its fleet.
+    pub node: u8,
     history: Box<History>,
     clients: Box<ClientCaps>,
     /// The children.
@@ -81,6 +89,9 @@ impl State {
             wakes: (0..places).map(|_| AtomicU32::new(0)).collect(),
             starts: [Starts::default()],
             sets: Vec::new(),
+            stakes: Box::default(),
+            guests: Box::default(),
+            node: 0,
             history: Box::default(),
             clients: Box::new(ClientCaps::EMPTY),
             children: (0..children).map(|_| Child::default()).collect(),
@@ -232,12 +243,14 @@ impl State {
             sessions: Sessions {
                 sets: &mut self.sets,
             },
+            stakes: &mut self.stakes,
+            guests: &mut self.guests,
             history: &mut self.history,
             clients: &mut self.clients,
             children: &self.children,
             workers: self.workers,
             epoch: self.epoch,
-            node: 0,
+            node: self.node,
             laws: &self.laws,
             now,
             wakes: &mut wakes,

@@ -186,7 +186,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever leases what and whatever the store forgets: no place twice, none beyond C, none too early.
+        /// However places are leased, and whatever the store forgets: no place twice, none beyond C, none too early.
         #[test]
         fn leases_never_overlap_nor_exceed_the_slot(
             capacity in 1_u32..5000,

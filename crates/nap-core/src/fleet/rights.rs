@@ -6,11 +6,12 @@
 //!   ask       as many as are free; where none is, there is pressure for a second
 //!   give      what has been idle for a second; under pressure at once, down to the fair share
 //!   report    with each beat: what a node holds is the truth, whatever the store remembers
-//!   forget    a node that was silent for so long has none
+//!   forget    a node that was silent for so long, while others were heard, has none
 //! ```
 //!
 //! A node has one message on its way at a time, and throws away an answer that came too late. So what it reports is what it
-//! holds. A store that was emptied learns for [`LEARNING`]: it adopts what is reported, and grants nothing.
+//! holds. A message that comes twice is carried out once. A store that was emptied, or that has lost its last writes in a
+//! fail-over, learns for [`LEARNING`]: it adopts what is reported, and grants nothing.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,8 @@ use crate::micros::Micros;
 pub const LEARNING: Micros = Micros::from_secs(2);
 /// How long an ask that found nothing presses on all.
 pub const PRESSURE: Micros = Micros::from_secs(1);
+/// While a node lives somebody is heard more often than this.
+const AWAY: Micros = Micros::from_secs(1);
 /// A right that was idle for so long goes back.
 pub const IDLE: Micros = Micros::from_secs(1);
 
@@ -43,6 +46,8 @@ pub struct Rights {
     /// Nothing is granted before this.
     learns_until: Micros,
     presses_until: Micros,
+    /// When anybody was heard last.
+    heard: Micros,
 }
 
 impl Rights {
@@ -54,6 +59,22 @@ impl Rights {
             learns_until,
             ..Rights::default()
         }
+    }
+
+    /// It may lack what was granted last: it grants nothing before all have reported.
+    pub fn learns(&mut self, until: Micros) {
+        self.learns_until = until;
+    }
+
+    /// Somebody is heard. If nobody was for longer than [`AWAY`], it was the store that was away, and none was silent.
+    fn hears(&mut self, now: Micros) {
+        let gap = now - self.heard;
+        if gap > AWAY && self.heard != Micros::ZERO {
+            for held in self.nodes.values_mut() {
+                held.heard = held.heard + gap;
+            }
+        }
+        self.heard = now;
     }
 
     /// c.
@@ -91,6 +112,7 @@ impl Rights {
         if granted < n {
             self.presses_until = now + PRESSURE;
         }
+        self.hears(now);
         let held = self.nodes.entry(node).or_default();
         held.rights += granted;
         held.heard = now;
@@ -105,6 +127,7 @@ impl Rights {
             wants,
             heard: now,
         };
+        self.hears(now);
         self.nodes.insert(node, held);
         self.held().saturating_sub(self.limit).min(rights)
     }
@@ -116,6 +139,7 @@ impl Rights {
 
     /// Nodes that were silent for `forget` have none. Who they are.
     pub fn forget(&mut self, now: Micros, forget: Micros) -> Vec<u8> {
+        self.hears(now);
         let silent = |held: &Held| now - held.heard >= forget;
         let gone = self.nodes.iter().filter(|(_, held)| silent(held));
         let gone: Vec<u8> = gone.map(|(node, _)| *node).collect();
@@ -271,6 +295,7 @@ mod tests {
         let forget = Micros::from_secs(30);
         let mut rights = Rights::new(10, Micros::ZERO);
         assert_eq!(rights.ask(1, 10, NOW), 10);
+        (1..30).for_each(|s| assert_eq!(rights.report(2, 0, 0, NOW + Micros::from_secs(s)), 0));
         assert!(
             rights
                 .forget(NOW + Micros::from_secs(29), forget)
@@ -280,6 +305,17 @@ mod tests {
         assert_eq!(rights.ask(2, 8, NOW + forget), 8);
         assert_eq!(rights.report(1, 10, 10, NOW + forget), 8);
         assert_eq!(rights.report(1, 2, 10, NOW + forget), 0);
+    }
+
+    #[test]
+    fn nobody_was_silent_while_the_store_was_away() {
+        let forget = Micros::from_secs(30);
+        let mut rights = Rights::new(10, Micros::ZERO);
+        assert_eq!([rights.ask(1, 5, NOW), rights.ask(2, 5, NOW)], [5, 5]);
+        let back = NOW + Micros::from_secs(100);
+        rights.report(1, 5, 9, back);
+        assert!(rights.forget(back, forget).is_empty());
+        assert_eq!(rights.ask(1, 3, back), 0);
     }
 
     /// What one of four nodes does.

@@ -42,7 +42,7 @@ impl Ahead {
     }
 
     /// A window more or less since then.
-    fn count(&mut self, from: Micros, to: Micros, more: bool) {
+    pub fn count(&mut self, from: Micros, to: Micros, more: bool) {
         let act = |count: &mut u32| {
             *count = match more {
                 true => count.saturating_add(1),
@@ -85,7 +85,8 @@ pub struct Stake {
     pub own_most: u32,
     /// 1: tickets are sold from leases alone.
     pub leased: u32,
-    _pad: u32,
+    /// 1: a ticket could not be sold, as no leased place was good enough; the agent takes more, and clears it.
+    pub starved: u32,
     /// p of this node.
     pub homing: Homing,
     /// o: the claims of all nodes.
@@ -106,7 +107,7 @@ impl Stake {
         share_ppm: 0,
         own_most: 0,
         leased: 0,
-        _pad: 0,
+        starved: 0,
         homing: Homing::EMPTY,
         all: Ahead::EMPTY,
         notes: Notes::EMPTY,
@@ -122,6 +123,10 @@ impl Stake {
 
     /// The same of this node's own slots, where it sells those.
     pub fn sellable_here(&self, places: u32) -> u32 {
+        if self.leased != 0 {
+            // C has left the room already.
+            return places;
+        }
         let most = self.sellable(places);
         match (self.own_most, self.homing.part_here()) {
             // Behind a sticky balancer own tickets come back here.
@@ -140,6 +145,21 @@ impl Beside for Stake {
     fn begins(&self, cell: u64, own: u32) -> u32 {
         let all = self.all.of(&self.all.begins, cell);
         claims::expected(own, in_ppm(self.homing.part_here()), all, self.share_ppm)
+    }
+}
+
+/// The same for the sale of leased places: they are the fleet's, and so are their claims. Of consecutive places nearly all
+/// are this node's own, though their holders come to all nodes.
+#[derive(Debug)]
+pub struct OfAll<'a>(pub &'a Stake);
+
+impl Beside for OfAll<'_> {
+    fn open(&self, cell: u64, _: u32) -> u32 {
+        self.0.open(cell, 0)
+    }
+
+    fn begins(&self, cell: u64, _: u32) -> u32 {
+        self.0.begins(cell, 0)
     }
 }
 

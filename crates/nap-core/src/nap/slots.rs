@@ -48,7 +48,7 @@ pub fn capacity_from_rate(period_s: f64, throughput: f64, margin: f64, share: f6
 pub struct SlotTerms {
     /// w, how long a slot lasts (`NapSlotPeriod`).
     pub period: Micros,
-    /// C, 1 or more.
+    /// C, 1 or more; 0: no slot opens by itself, as all are leased ([`Slots::open_leased`]).
     pub capacity: u32,
     /// A(C), or C; less than C counts as C.
     pub issue_limit: u32,
@@ -212,6 +212,19 @@ impl Slots {
             }
             (_, next) => self.sell(Pool::Newcomers, next?, terms),
         }
+    }
+
+    /// Places that start at `from` or later and are not sold, of all open slots.
+    pub fn in_stock(&self, from: Micros) -> u32 {
+        let left = |slot: &Slot| {
+            let first = slot.index_from(from).min(slot.places());
+            let position = |index| slot.base.wrapping_add(index);
+            (first..slot.places())
+                .filter(|index| !self.sold.is_sold(position(*index)))
+                .count() as u32
+        };
+        let later = self.open_slots().filter(|slot| slot.end() > from);
+        later.map(left).sum()
     }
 
     /// A slot by its number, open or closed, while the ring still has it.
@@ -409,8 +422,18 @@ impl Slots {
         Some(place)
     }
 
+    /// Opens a slot of places that were leased: `terms.capacity` of them, from `start` on for `terms.period`. It need not begin
+    /// where the last one ends. False: there is no room for it.
+    pub fn open_leased(&mut self, start: Micros, terms: &SlotTerms) -> bool {
+        self.repair();
+        self.open_at(start, start, terms).is_some()
+    }
+
     /// Opens the next slot: where the last one ends, or at `first` when that has passed.
     fn open(&mut self, first: Micros, latest: Micros, terms: &SlotTerms) -> Option<u32> {
+        if terms.capacity == 0 {
+            return None;
+        }
         // A last slot beyond the horizon is from before that was shortened: nothing is sold until
         // less is booked ahead, too. One farther away is garbage.
         let last = self

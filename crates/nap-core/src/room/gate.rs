@@ -15,9 +15,10 @@
 //! Nothing here blocks, sleeps or wakes: [`GateView`] borrows what an operation needs, and the
 //! caller wakes the places in [`Wakes`] after the lock. This file has the data, time passing,
 //! serving, leaving and sweeping. The rest is in files by noun: `entering`, `members`, `standing`
-//! of a ticket, `redeeming`, `calling`, `waiting`, those who stand `outside`, `limit`, `refusing`,
+//! of a ticket, those from `abroad`, `redeeming`, `calling`, `waiting`, those who stand `outside`, `limit`, `refusing`,
 //! `selling` and the `offer` that is shown.
 
+mod abroad;
 mod calling;
 mod entering;
 mod limit;
@@ -44,6 +45,8 @@ use super::recent::{Answer, How, Recent};
 use super::starts::Starts;
 use super::terms::{Terms, how};
 use super::wakes::Wakes;
+use crate::fleet::guests::{Name, Told};
+use crate::fleet::stake::Abroad;
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use crate::nap::departures::Departures;
@@ -200,6 +203,10 @@ pub struct GateView<'a> {
     pub now: Micros,
     /// Places to wake after the lock.
     pub wakes: &'a mut Wakes,
+    /// What it knows of its fleet; none: it is in no fleet.
+    pub abroad: Option<Abroad<'a>>,
+    /// What the store has said of a ticket that the access brought.
+    pub told: Option<(Name, Told)>,
     /// The ticket this operation has redeemed.
     pub redeemed: Option<Ticket>,
 }
@@ -359,6 +366,7 @@ impl GateView<'_> {
             self.gate.counts.granted += 1;
             self.gate.counts.kept += u64::from(entry.prime);
             self.gate.set_state(entry.slot, entry.index, State::Used);
+            self.runs_with(&entry);
             self.wake(at, wake::GRANTED);
             self.refill_wait();
         }
@@ -434,6 +442,7 @@ impl GateView<'_> {
     /// again. Those granted a permit, or told that the queue is too long, had not run either.
     pub fn begin_anew(&mut self) {
         self.permits.free_all();
+        self.guests_begin_anew();
         for place in 0..self.places.entries.len() as u32 {
             let Some(entry) = self.places.place(place).copied() else {
                 continue;

@@ -52,6 +52,8 @@ pub mod terms;
 pub mod verdict;
 pub mod wakes;
 
+use crate::fleet::guests::{GuestSet, Guests};
+use crate::fleet::stake::{Abroad, Stake};
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use crate::nap::laws::Laws;
@@ -162,6 +164,10 @@ pub struct Tables<'a> {
     pub sessions: Sessions<'a>,
     /// What is set by hand for each gate; empty in a segment from before this existed.
     pub controls: &'a [Control],
+    /// What gates know of their fleet, by gate; empty: there is none.
+    pub stakes: &'a mut [Stake],
+    /// Holders whose ticket another node sold.
+    pub guests: &'a mut [GuestSet],
     /// Issue history.
     pub history: &'a mut History,
     /// Live tickets by client.
@@ -190,6 +196,13 @@ impl Tables<'_> {
             SESSION => Some(self.starts.get_mut(gate.room as usize)?),
             _ => None,
         };
+        let stake = self.stakes.get_mut(at as usize);
+        let abroad = stake.filter(|stake| stake.nodes != 0).map(|stake| Abroad {
+            stake,
+            guests: Guests {
+                sets: &mut *self.guests,
+            },
+        });
         Some(GateView {
             gate,
             starts,
@@ -209,6 +222,8 @@ impl Tables<'_> {
             node: self.node,
             now: self.now,
             wakes: &mut *self.wakes,
+            abroad,
+            told: None,
             redeemed: None,
         })
     }

@@ -467,6 +467,8 @@ mod tests {
                 },
                 starts: &mut [],
                 sessions: Sessions { sets: &mut [] },
+                stakes: &mut [],
+                guests: &mut [],
                 history: &mut self.history,
                 clients: &mut self.clients,
                 children: &[],

@@ -136,7 +136,12 @@ impl Permits {
     /// Under the lock: changes c in place. Holders beyond a lowered limit finish; until then no
     /// access is let in that would make more than `limit` run.
     pub fn set_limit(&self, limit: u32) {
-        let limit = limit.clamp(1, PERMITS as u32);
+        self.set_rights(limit.max(1));
+    }
+
+    /// The same where the limit is shared by a fleet: this server may have no right at all.
+    pub fn set_rights(&self, limit: u32) {
+        let limit = limit.min(PERMITS as u32);
         // First shut, then lowered, then checked: see claim().
         self.overhang.store(1, SeqCst);
         self.limit.store(limit, SeqCst);
@@ -187,7 +192,7 @@ impl Permits {
 
     #[cold]
     fn search(&self, owner: Owner) -> Option<u32> {
-        self.claim_below(self.limit(), owner)
+        self.claim_below(self.rights(), owner)
     }
 
     #[inline]
@@ -202,18 +207,22 @@ impl Permits {
     /// Under the lock, when `owner` is next: a permit if the limit has room.
     pub fn claim_in_turn(&self, owner: Owner) -> Option<u32> {
         if self.overhang.load(Relaxed) != 0 {
-            let limit = self.limit() as usize;
+            let limit = self.rights() as usize;
             if !self.entries.iter().skip(limit).any(Permit::held) {
                 self.overhang.store(0, SeqCst);
             } else if self.running() as usize >= limit {
                 return None;
             }
         }
-        self.claim_below(self.limit(), owner)
+        self.claim_below(self.rights(), owner)
+    }
+
+    fn rights(&self) -> u32 {
+        self.limit.load(Relaxed).min(PERMITS as u32)
     }
 
     fn claim_below(&self, limit: u32, owner: Owner) -> Option<u32> {
-        let from = self.hint.load(Relaxed).min(limit - 1);
+        let from = self.hint.load(Relaxed).min(limit.saturating_sub(1));
         (from..limit).chain(0..from).find(|i| self.take(*i, owner))
     }
 
@@ -401,6 +410,23 @@ mod tests {
         assert!(permits.release(first, owner(1)));
         assert!(!permits.release(first, owner(1)), "only once");
         assert_eq!(permits.claim(owner(3)), Some(first));
+    }
+
+    #[test]
+    fn who_has_no_right_lets_nobody_in() {
+        let permits = Permits::default();
+        permits.set_rights(1);
+        let only = permits.claim(owner(1)).expect("free");
+        permits.set_rights(0);
+        assert_eq!(permits.claim_in_turn(owner(2)), None);
+        assert!(permits.release(only, owner(1)));
+        assert_eq!(permits.claim_in_turn(owner(2)), None);
+        assert_eq!(permits.claim(owner(2)), None);
+        permits.set_limit(0);
+        assert!(
+            permits.claim(owner(2)).is_some(),
+            "a limit of its own is one at least"
+        );
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct Place {
     pub predicted: Micros,
     /// Ticket redeemed for this place: its slot; 0 = none.
     pub slot: u32,
-    /// Its index in the slot.
+    /// Its index in the slot. Without a slot: the number of a guest's entry, one-based; 0 = no ticket.
     pub index: u32,
     /// Its number in the issue history.
     pub serial: u32,

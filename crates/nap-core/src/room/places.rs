@@ -62,6 +62,8 @@ pub mod wake {
     pub const SHED: u32 = 3;
     /// A younger access presented the same ticket again, and has the place now.
     pub const TAKEN_OVER: u32 = 4;
+    /// A newcomer who gave way to a holder: told at once, with a ticket ahead of all.
+    pub const PUT_OFF: u32 = 5;
 }
 
 /// Heads of the table. All zero = empty.
@@ -267,7 +269,7 @@ impl Places<'_> {
         *self.prev_of(ends, place.next) = link;
         let entry = self.entries.get_mut(old as usize)?;
         (entry.linked, entry.next, entry.prev) = (0, 0, 0);
-        (entry.slot, entry.lobby) = (0, 0);
+        (entry.slot, entry.index, entry.lobby) = (0, 0, 0);
         self.set_wake(old, wake::TAKEN_OVER);
         Some(new)
     }
@@ -307,6 +309,18 @@ impl Places<'_> {
         (Line::ALL.into_iter())
             .flat_map(|line| self.in_line(queue, line))
             .find(|&at| self.place(at).is_some_and(with_it))
+    }
+
+    /// The place that waits with a guest's ticket, by the number of its entry.
+    pub fn with_guest(&self, queue: &Queue, guest: u32) -> Option<u32> {
+        let number = guest.saturating_add(1);
+        Line::ALL
+            .into_iter()
+            .flat_map(|line| self.in_line(queue, line))
+            .find(|&at| {
+                self.place(at)
+                    .is_some_and(|p| p.slot == 0 && p.index == number)
+            })
     }
 
     /// The place at a page of the access whose session begins with this ticket of that session

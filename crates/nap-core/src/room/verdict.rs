@@ -2,6 +2,7 @@
 
 use super::place::Place;
 use super::places::Line;
+use crate::fleet::guests::Name;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 
@@ -14,6 +15,9 @@ pub enum Verdict {
     Wait(Seat),
     /// Next Wait.
     Refuse(Box<Refusal>),
+    /// In a fleet: for this access its ticket decides, and the store is to be asked whether it is still good. Then it enters
+    /// again, and [`told`](super::gate::GateView::told) says what the answer was.
+    Ask(Name),
 }
 
 /// Where an access waits.

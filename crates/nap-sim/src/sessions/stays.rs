@@ -22,6 +22,7 @@ impl Shop {
             workers: self.state.workers,
             waiting: Waiting::Told(parking),
             outside: 0,
+            told: None,
             asked_members: false,
             wakes: Vec::new(),
             state: &mut self.state,
@@ -97,7 +98,8 @@ impl Shop {
     /// `is_member`: of a refusal, it was a member's.
     fn told(&mut self, token: u64, verdict: Option<Verdict>, is_member: bool) {
         match verdict {
-            None | Some(Verdict::Run(_)) => self.runs(token),
+            // No gate here is in a fleet.
+            None | Some(Verdict::Run(_) | Verdict::Ask(_)) => self.runs(token),
             Some(Verdict::Wait(_)) => self.waits(token),
             Some(Verdict::Refuse(refusal)) => {
                 let access = self.accesses.remove(&token).expect("it has just been told");

@@ -79,6 +79,8 @@ impl World {
             Verdict::Run(_) => self.runs(id, access),
             Verdict::Wait(_) => self.waits(id, access),
             Verdict::Refuse(refusal) => self.refused(id, &access.request, &refusal),
+            // No gate here is in a fleet.
+            Verdict::Ask(_) => {}
         }
         self.wake_all(&wakes);
     }
@@ -205,7 +207,7 @@ impl World {
                 match verdict {
                     Verdict::Run(_) => self.runs(id, access),
                     Verdict::Refuse(refusal) => self.refused(id, &access.request, &refusal),
-                    Verdict::Wait(_) => {}
+                    Verdict::Wait(_) | Verdict::Ask(_) => {}
                 }
             }
         }
@@ -260,6 +262,7 @@ impl World {
             workers: self.setup.workers,
             waiting: Waiting::ByWorkers(self.setup.workers),
             outside: self.backlog.len() as u32,
+            told: None,
             asked_members: false,
             wakes: Vec::new(),
             state: &mut self.state,

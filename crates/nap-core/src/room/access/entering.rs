@@ -99,7 +99,7 @@ impl Access {
         asks: Asks<'_>,
         arrival: &mut Arrival<'_>,
     ) -> (Option<Verdict>, Option<Ticket>) {
-        let waiting = house.waiting();
+        let (waiting, told) = (house.waiting(), house.told());
         let mut stay = self.stay(house);
         let outside = match stay {
             Some(_) => None,
@@ -116,7 +116,10 @@ impl Access {
                     if let Some(outside) = outside {
                         view.note_outside(outside);
                     }
-                    (Some(view.enter(arrival)), view.redeemed.take())
+                    view.told = told;
+                    let verdict = view.enter(arrival);
+                    view.note_unused(&verdict);
+                    (Some(verdict), view.redeemed.take())
                 }
             };
             let mut alarm = None;

@@ -26,7 +26,10 @@ impl GateView<'_> {
     /// An access asks to come in.
     pub fn enter(&mut self, arrival: &Arrival<'_>) -> Verdict {
         self.tick();
-        self.gate.sale_rate.came(self.now);
+        if self.told.is_none() {
+            self.gate.sale_rate.came(self.now);
+        }
+        self.heed();
         let (standing, ticket) = self.best_ticket(arrival);
         if let (Standing::Waits(old), Some(ticket)) = (standing, ticket) {
             return match self.take_over(old, ticket, arrival) {
@@ -36,7 +39,7 @@ impl GateView<'_> {
             };
         }
         let live = ticket.filter(|_| standing >= Standing::Early);
-        if live.is_none() {
+        if live.is_none() && self.told.is_none() {
             self.gate.sale_rate.newcomer();
         }
         let mode = self.mode();
@@ -61,6 +64,9 @@ impl GateView<'_> {
             || (standing == Standing::Tail && self.fits_late_holder(arrival));
         if !guard && !shut_out && fits {
             return self.seat(Line::Wait, live, standing, arrival);
+        }
+        if let Some(verdict) = self.asks_the_store(standing, ticket, arrival) {
+            return verdict;
         }
         match (standing, ticket) {
             (Standing::Prime, Some(ticket)) => self.admit_holder(ticket, guard, arrival),
@@ -119,6 +125,15 @@ impl GateView<'_> {
             .take_over(&mut self.gate.queue, old, arrival.owner)?;
         self.wakes.push(old);
         let place = *self.places.place(new)?;
+        let ticket = match ticket.epoch == self.epoch {
+            true => ticket,
+            // A guest's names no place of a slot here.
+            false => Ticket {
+                slot: place.slot,
+                index: place.index,
+                ..ticket
+            },
+        };
         let seat = Seat::of(new, &place, self.until(&place), Some(ticket));
         Some(Verdict::Wait(seat))
     }
@@ -146,7 +161,7 @@ impl GateView<'_> {
         let nobody_before = self.is_before_all(all);
         let parked = match arrival.parking {
             Parking::Anybody => true,
-            Parking::Sparing => nobody_before || gate.ledger.max_claims(now, now + bound) == 0,
+            Parking::Sparing => nobody_before || self.max_claims(now, now + bound) == 0,
             // mod_http2 has few threads, and an access that finds none cannot come in.
             Parking::Holders => nobody_before && !arrival.secondary,
             Parking::Nobody => false,
@@ -164,10 +179,10 @@ impl GateView<'_> {
                         true => gate.depth(gate.rate(self.permits)),
                         false => gate.limit,
                     };
-                    let due = || gate.ledger.max_claims(now, now);
+                    let due = || self.max_claims(now, now);
                     let his_turn = || self.is_his_turn(met);
                     (nobody_before || (queued.saturating_add(due()) < workers && his_turn()))
-                        && gate.ledger.admits(now, bound, met, limit, gate.drain())
+                        && self.admits(met, limit)
                 }
             }
     }
@@ -215,7 +230,12 @@ impl GateView<'_> {
         guard: bool,
         arrival: &Arrival<'_>,
     ) -> Verdict {
-        if !guard && self.is_hopeless(arrival) {
+        let hopeless = !guard && self.is_hopeless(arrival);
+        if (hopeless || arrival.parking >= Parking::Holders) && self.newcomer_gives_way() {
+            let line = if guard { Line::Guard } else { Line::ReAccess };
+            return self.seat(line, Some(ticket), Standing::Prime, arrival);
+        }
+        if hopeless {
             return self.defer(ticket, arrival);
         }
         let terms = self.gate.terms.re_access;
@@ -250,7 +270,8 @@ impl GateView<'_> {
     }
 
     fn defer(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
-        self.redeem(Some(ticket), Standing::Prime, To::Wait, arrival.client_hash);
+        let redeemed = self.redeem(Some(ticket), Standing::Prime, To::Wait, arrival.client_hash);
+        let ticket = redeemed.unwrap_or(ticket);
         let entry = Place::holding(&ticket, self.now, true);
         if self.is_before_time(&entry) {
             // Called: the holder's own time is still to come, and no other ticket is better.
@@ -263,7 +284,9 @@ impl GateView<'_> {
 
     pub(super) fn break_promise(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
         self.gate.counts.broken += 1;
-        self.history.settle(ticket.serial, Fate::Broken, self.now);
+        if ticket.epoch == self.epoch {
+            self.history.settle(ticket.serial, Fate::Broken, self.now);
+        }
         if self.now < self.before_window(&ticket) {
             // Called: the holder's own time is still to come, and they stay called.
             return self.refuse(Reason::Broken, Some(ticket), self.spread(arrival));
@@ -316,7 +339,7 @@ impl GateView<'_> {
             ..ticket.map_or_else(Place::default, |t| Place::holding(&t, self.now, prime))
         };
         if ticket.is_some_and(|ticket| ticket.epoch != self.epoch) {
-            place.slot = 0;
+            (place.slot, place.index) = (0, 0);
         }
         let Some(at) = self.line_up(place) else {
             return match (ticket, standing) {
@@ -329,6 +352,7 @@ impl GateView<'_> {
             self.gate.beyond = self.gate.beyond.saturating_add(1);
         }
         let redeemed = self.redeem(ticket, standing, To::Wait, arrival.client_hash);
+        self.seat_guest(at, redeemed);
         self.serve();
         if let Some(permit) = self.granted(at, arrival.owner) {
             return Verdict::Run(permit);

@@ -33,6 +33,9 @@ impl GateView<'_> {
     ) -> Option<Ticket> {
         let ticket = ticket?;
         if ticket.epoch != self.epoch {
+            if self.abroad.is_some() {
+                return self.redeem_guest(&ticket, to);
+            }
             self.gate.unknown[ticket.id as usize % UNKNOWN] = ticket.id;
             // Its place is not of this epoch: nobody must take it for one.
             self.redeemed = Some(Ticket { slot: 0, ..ticket });
@@ -51,6 +54,8 @@ impl GateView<'_> {
         if called {
             gate.ledger.unclaim(self.now, cell_start(from));
         }
+        self.note_redeemed(&ticket, to, (from, until));
+        let gate = &mut *self.gate;
         self.redeemed = Some(Ticket {
             flags: ticket.flags | if before_time { Ticket::CALLED } else { 0 },
             ..ticket
@@ -91,6 +96,9 @@ impl GateView<'_> {
     /// claims. If that is more than L by now, newcomers wait outside until it is not. False: it had
     /// no ticket, or its time is over.
     pub(super) fn unredeem(&mut self, entry: &Place) -> bool {
+        if self.guest_of(entry).is_some() {
+            return self.unredeem_guest(entry);
+        }
         let gate = &mut *self.gate;
         let Some(position) = gate.slots.position(entry.slot, entry.index) else {
             return false;
@@ -101,6 +109,8 @@ impl GateView<'_> {
         let state = if called { State::Called } else { State::Sold };
         gate.states.set(position, state);
         gate.ledger.claim(from, to);
+        self.note_left(entry, (from, to));
+        let gate = &mut *self.gate;
         if called {
             gate.ledger.claim(self.now, cell_start(from));
             self.permits.calls.note_gone();

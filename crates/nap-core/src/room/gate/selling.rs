@@ -4,6 +4,7 @@
 //! of their windows: docs/promise.md, docs/dev/algorithms.md 2.9.
 
 use super::{Gate, GateView, SESSION};
+use crate::fleet::stake::OfAll;
 use crate::micros::Micros;
 use crate::nap::laws::{LateLaw, Laws, SaleLaw};
 use crate::nap::ledger::{claimed, early, prime_borne, sellable, window_of};
@@ -72,10 +73,19 @@ impl GateView<'_> {
             Sale::Newcomer => now + (served - gate.lead(rate, &law)).max(law.soon),
             Sale::Rebooked | Sale::Guard => now + served.max(law.soon),
         };
-        gate.begin_again(now, first, &issue);
-        let most = match sale {
-            Sale::Newcomer => sellable(depth),
-            Sale::Rebooked | Sale::Guard => depth,
+        if self
+            .abroad
+            .as_ref()
+            .is_none_or(|abroad| abroad.stake.leased == 0)
+        {
+            gate.begin_again(now, first, &issue);
+        }
+        let issue = gate.issue_abroad(issue, depth, self.abroad.as_ref());
+        let abroad = self.abroad.as_ref().map(|abroad| &*abroad.stake);
+        let most = match (sale, abroad) {
+            (_, Some(stake)) => stake.sellable_here(gate.places_abroad(depth)),
+            (Sale::Newcomer, _) => sellable(depth),
+            (Sale::Rebooked | Sale::Guard, _) => depth,
         };
         let (ledger, slots, shares) = (&gate.ledger, &mut gate.slots, &gate.slot_shares);
         // An address or net whose tickets lapse is sold only a few of each slot, unless the
@@ -95,15 +105,25 @@ impl GateView<'_> {
         let mut may = |slot: &Slot, start: Micros| {
             // A slot keeps the windows it was opened with, however long the bound is by now.
             let (from, to) = window_of(start, start + slot.prime(), slot.bound());
-            match unlimited {
-                true => from >= free,
-                false => ledger.fits(from.max(now), to, most),
+            match (unlimited, abroad) {
+                (true, _) => from >= free,
+                (false, None) => ledger.fits(from.max(now), to, most),
+                (false, Some(stake)) if stake.leased != 0 => {
+                    ledger.fits_beside(from.max(now), to, most, &OfAll(stake))
+                }
+                (false, Some(stake)) => ledger.fits_beside(from.max(now), to, most, stake),
             }
         };
         let booking = match sale {
             Sale::Newcomer => slots.book_open(now, first, &issue, &mut open, &mut may),
             _ => slots.rebook(now, first, &issue, &mut may),
-        }?;
+        };
+        if booking.is_none()
+            && let Some(abroad) = &mut self.abroad
+        {
+            abroad.stake.starved = 1;
+        }
+        let booking = booking?;
         let prime = gate.slots.slot(booking.seq).map(Slot::prime);
         let prime_end = booking.start + prime.unwrap_or(issue.prime);
         let end = booking.start + terms.lifetime.max(issue.prime);
@@ -116,6 +136,9 @@ impl GateView<'_> {
         };
         gate.ledger.claim(from, to);
         gate.states.set(booking.position, State::Sold);
+        let bound = gate.bound_of(booking.seq);
+        self.note_sold((booking.seq, booking.index), (from, to));
+        let gate = &mut *self.gate;
         if let Some((slot, hash)) = gate.slots.slot(booking.seq).zip(flood) {
             gate.slot_shares.sold(slot, hash, now);
         }
@@ -158,7 +181,11 @@ impl GateView<'_> {
         Some(Ticket {
             flags: flags | arrival.part.flag(),
             node: self.node,
-            lease: 0,
+            lease: match self.abroad {
+                // The bound at its sale, for the other nodes.
+                Some(_) => (bound.0 / 10_000).try_into().unwrap_or(u16::MAX),
+                None => 0,
+            },
             epoch: self.epoch,
             room: self.gate.room_hash,
             gate: self.gate.gate_hash,

@@ -1,6 +1,7 @@
 //! [`Standing`]: how a genuine ticket stands at this gate now, and which of several is the best.
 
 use super::{GateView, UNKNOWN};
+use crate::fleet::guests::Use;
 use crate::micros::Micros;
 use crate::nap::slot::grace_of;
 use crate::nap::ticket::Ticket;
@@ -78,6 +79,11 @@ impl GateView<'_> {
             true => self.gate.state(ticket.slot, ticket.index),
             false => None,
         };
+        let guest = self.guest(ticket);
+        if let Some((at, Use::Waits)) = guest {
+            let at = self.places.with_guest(&self.gate.queue, at);
+            return at.map_or(Standing::Used, Standing::Waits);
+        }
         if state == Some(State::Waiting) {
             let queue = &self.gate.queue;
             return match self.places.with_ticket(queue, ticket.slot, ticket.index) {
@@ -95,6 +101,9 @@ impl GateView<'_> {
         }
         if self.control.is_some_and(|own| own.is_revoked(ticket.id)) {
             return Standing::Used;
+        }
+        if !known && self.abroad.is_some() {
+            return self.standing_of_guest(ticket, guest.is_some());
         }
         if !known {
             let seen = self.gate.unknown[ticket.id as usize % UNKNOWN] == ticket.id;

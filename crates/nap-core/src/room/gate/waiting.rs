@@ -3,6 +3,7 @@
 
 use super::GateView;
 use super::selling::Sale;
+use crate::fleet::guests::Name;
 use crate::micros::Micros;
 use crate::nap::slots;
 use crate::nap::ticket::Ticket;
@@ -28,6 +29,7 @@ impl GateView<'_> {
         Some(match word {
             wake::GRANTED => Verdict::Run(entry.permit),
             wake::TAKEN_OVER => self.refuse(Reason::TakenOver, None, self.gate.terms.bound),
+            wake::PUT_OFF => self.put_off(&entry, Reason::Full, arrival),
             _ => self.hand_back(&entry, Reason::Full, arrival),
         })
     }
@@ -111,18 +113,20 @@ impl GateView<'_> {
     ) -> Verdict {
         // Images and scripts are sold no ticket, nor is what comes beside a page that has one.
         let buys = self.gate.sells() && arrival.part.buys();
-        if entry.slot == 0 && (!buys || self.visit_has_ticket(arrival)) {
+        let holds = entry.slot != 0 || self.guest_of(entry).is_some();
+        if !holds && (!buys || self.visit_has_ticket(arrival)) {
             return self.refuse_newcomer(reason, arrival);
         }
         let ticket = self.sell(Sale::Guard, arrival);
-        if entry.slot == 0 {
+        if !holds {
             return self.refuse_with(reason, ticket, arrival);
         }
         let Some(ticket) = ticket else {
             return self.hand_back(entry, reason, arrival);
         };
         self.gate.set_state(entry.slot, entry.index, State::Used);
-        if reason == Reason::Deferred {
+        self.runs_with(entry);
+        if reason == Reason::Deferred && entry.slot != 0 {
             self.gate.slots.unsettle(entry.slot, slots::Fate::Redeemed);
             self.gate.slots.settle(entry.slot, slots::Fate::Deferred);
             self.history.settle(entry.serial, Fate::Deferred, self.now);
@@ -137,6 +141,7 @@ impl GateView<'_> {
         reason: Reason,
         arrival: &Arrival<'_>,
     ) -> Verdict {
+        let guest = self.guest_of(entry);
         if !self.unredeem(entry) {
             return self.refuse_newcomer(reason, arrival);
         }
@@ -144,7 +149,10 @@ impl GateView<'_> {
         let own = arrival
             .tickets
             .iter()
-            .find(|t| t.slot == entry.slot && t.index == entry.index && t.epoch == self.epoch)
+            .find(|t| match &guest {
+                Some(name) => Name::of(t) == *name,
+                None => t.slot == entry.slot && t.index == entry.index && t.epoch == self.epoch,
+            })
             .copied();
         self.refuse_with_own(own, reason, arrival)
     }

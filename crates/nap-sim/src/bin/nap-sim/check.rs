@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use nap_sim::check::{Tally, world, worlds};
+use nap_sim::fleet::check::{Family, FleetTally, world as fleet, worlds as fleets};
 
 /// What to check.
 #[derive(Args)]
@@ -17,9 +18,15 @@ pub struct CheckOptions {
     /// Run this one world again, named by a failure (NAP_SEED)
     #[arg(long)]
     world: Option<u64>,
+    /// Fleets of 2 to so many nodes over a store, instead of single servers
+    #[arg(long, value_parser = clap::value_parser!(u8).range(2..=100))]
+    nodes: Option<u8>,
 }
 
 pub fn run(options: &CheckOptions) -> ExitCode {
+    if let Some(nodes) = options.nodes {
+        return of_fleets(options, nodes);
+    }
     let result = match options.world {
         None => worlds(options.seed, options.events),
         Some(seed) => {
@@ -52,6 +59,47 @@ pub fn run(options: &CheckOptions) -> ExitCode {
         }
         Err(failure) => {
             eprintln!("nap-sim: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn of_fleets(options: &CheckOptions, nodes: u8) -> ExitCode {
+    let mut tally = FleetTally::default();
+    let result = match options.world {
+        None => fleets(options.seed, nodes, options.events),
+        Some(seed) => fleet(seed, nodes, options.events, &mut tally).map(|_| tally),
+    };
+    match result {
+        Ok(tally) => {
+            println!(
+                "{} events in {} fleets: what must hold held. {} pages, {} tickets; {} prime tickets came to another node than \
+                 the seller's, {} found an access with them under way. The store was asked {} times ({} without an answer in \
+                 time) and did {:.0} commands a second; {} newcomers gave way; {} tickets counted twice while it was away or \
+                 had forgotten.",
+                tally.events,
+                tally.worlds,
+                tally.served,
+                tally.tickets,
+                tally.abroad,
+                tally.under_way,
+                tally.asked,
+                tally.silent,
+                tally.commands as f64 / tally.seconds.max(1.0),
+                tally.gave_way,
+                tally.doubles,
+            );
+            for family in Family::ALL {
+                let at = family as usize;
+                println!(
+                    "{family:?}: of {} prime tickets presented {} broken, {} put off, {} answered after the bound",
+                    tally.presented[at], tally.broken[at], tally.deferred[at], tally.slow[at],
+                );
+            }
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("nap-sim: --nodes {nodes} {failure}");
             ExitCode::FAILURE
         }
     }

@@ -8,15 +8,21 @@ use std::time::Instant;
 
 use clap::Args;
 use nap_core::micros::Micros;
+use nap_sim::fleet::Fleet;
+use nap_sim::fleet::setup::{Balancer, FleetSetup, Returns};
 use nap_sim::report::{Report, Table, number, percent};
+use nap_sim::server::Service;
 use nap_sim::setup::{Arrivals, Setup};
 use nap_sim::world::World;
 
 /// The crowds.
 #[derive(Args)]
 pub struct ScaleOptions {
+    /// A fleet of so many nodes over a store, and one crowd, instead of growing ones
+    #[arg(long, value_parser = clap::value_parser!(u8).range(2..=255))]
+    nodes: Option<u8>,
     /// Visitors of the largest crowd; each smaller crowd has a tenth of the next
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, alias = "visitors", default_value_t = 1_000_000)]
     most: u32,
     /// Seconds within which all visitors come
     #[arg(long, default_value_t = 1.0)]
@@ -33,6 +39,9 @@ pub struct ScaleOptions {
 const LEAST: u32 = 1000;
 
 pub fn run(options: &ScaleOptions) -> ExitCode {
+    if let Some(nodes) = options.nodes {
+        return fleet(nodes, options);
+    }
     let command = format!(
         "nap-sim scale --most {} --within {} --service-ms {} --seed {}",
         options.most, options.within, options.service_ms, options.seed
@@ -62,6 +71,87 @@ pub fn run(options: &ScaleOptions) -> ExitCode {
     report.table(table);
     print!("{}", report.markdown(None));
     ExitCode::SUCCESS
+}
+
+fn fleet(nodes: u8, options: &ScaleOptions) -> ExitCode {
+    let begun = Instant::now();
+    let mut fleet = Fleet::new(crowd_of(nodes, options));
+    let (mut most, mut second, mut commands) = (0, 0, 0);
+    while fleet.step() {
+        let now = fleet.elapsed().0 / 1_000_000;
+        if now != second {
+            let done = fleet.store().commands;
+            most = most.max((done - commands) / (now - second));
+            (second, commands) = (now, done);
+        }
+    }
+    let counts = &fleet.counts;
+    let waits: Vec<f64> = (counts.waits.values())
+        .map(|(n, sum)| sum / (*n).max(1) as f64)
+        .collect();
+    let mean = waits.iter().sum::<f64>() / waits.len().max(1) as f64;
+    let off = waits.iter().map(|wait| (wait / mean - 1.0).abs());
+    let elapsed = fleet.elapsed().as_secs_f64();
+    println!(
+        "{} visitors within {} s at {nodes} nodes, {:.0} s: {} pages, {} tickets; of {} prime tickets presented ({} at another \
+         node) {} broken, {} put off, {} answered after the bound; {} refusals without a ticket. Mean waits of tickets: {mean:.1} s, \
+         nodes' up to {:.2} % off; {} later visitors of those a second or more apart had the earlier ticket. The store did {:.0} \
+         commands a second, {most} in the busiest. {} events in {:.0} s{}.",
+        options.most,
+        options.within,
+        elapsed,
+        counts.served,
+        counts.tickets,
+        counts.presented,
+        counts.abroad,
+        counts.broken,
+        counts.deferred,
+        counts.slow,
+        counts.without,
+        100.0 * off.fold(0.0, f64::max),
+        percent(fleet.out_of_order()),
+        fleet.store().commands as f64 / elapsed,
+        fleet.happened,
+        begun.elapsed().as_secs_f64(),
+        fleet
+            .oracle
+            .failure
+            .as_ref()
+            .map_or(String::new(), |why| format!("; FAILED: {why}")),
+    );
+    match (counts.broken, &fleet.oracle.failure) {
+        (0, None) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Each node is a small server: one processor, ten at once.
+fn crowd_of(nodes: u8, options: &ScaleOptions) -> FleetSetup {
+    let base = Setup::default();
+    FleetSetup {
+        seed: options.seed,
+        nodes,
+        terms: base.terms,
+        workers: base.workers,
+        cores: 1.0,
+        service: Service {
+            mean_s: options.service_ms / 1e3,
+            ..base.service
+        },
+        clients: options.most,
+        posts: 1,
+        arrivals: Arrivals::Within(Micros::from_secs_f64(options.within)),
+        manners: base.manners,
+        returns: Returns::Usual,
+        balancer: Balancer::Random,
+        delay: Micros::from_millis(1),
+        apart: Micros::from_secs(10),
+        spare: true,
+        leased: true,
+        shared: None,
+        forget: Micros::from_secs(30),
+        faults: Vec::new(),
+    }
 }
 
 fn crowd(clients: u32, options: &ScaleOptions) -> [String; 8] {

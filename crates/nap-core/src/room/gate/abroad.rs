@@ -1,0 +1,366 @@
+//! A gate in a fleet: guests, what the store is told and asked, and what is expected beside own claims.
+//!
+//! A guest's place has no slot, and the number of its entry in the table of guests, one-based, as its index. Serial, history,
+//! caps and calls are the seller's. Without a fleet nothing here does anything.
+
+use super::redeeming::To;
+use super::standing::Standing;
+use super::{Gate, GateView};
+use crate::fleet::guests::{Name, Told, Use};
+use crate::fleet::notes::Event;
+use crate::fleet::stake::Abroad;
+use crate::micros::Micros;
+use crate::nap::ledger::{claimed, window_of};
+use crate::nap::slot::grace_of;
+use crate::nap::slots::{self, SlotTerms};
+use crate::nap::ticket::Ticket;
+use crate::nap::ticket_states::State;
+use crate::nap::whole;
+use crate::room::arrival::Arrival;
+use crate::room::place::Place;
+use crate::room::places::wake;
+use crate::room::terms::how;
+use crate::room::verdict::{Reason, Verdict};
+
+/// Who waits at another node comes again after this: that node alone can pass the place on.
+const WAITS_ELSEWHERE: Micros = Micros::from_secs(1);
+
+impl GateView<'_> {
+    /// A ticket of another epoch, if it is in use here.
+    pub(super) fn guest(&self, ticket: &Ticket) -> Option<(u32, Use)> {
+        let abroad = self
+            .abroad
+            .as_ref()
+            .filter(|_| ticket.epoch != self.epoch)?;
+        abroad.guests.find(&Name::of(ticket))
+    }
+
+    /// The ticket of the guest who has this place.
+    pub(super) fn guest_of(&self, entry: &Place) -> Option<Name> {
+        let number = entry.index.checked_sub(1).filter(|_| entry.slot == 0)?;
+        self.abroad.as_ref()?.guests.name(number)
+    }
+
+    pub(super) fn standing_of_guest(&self, ticket: &Ticket, used: bool) -> Standing {
+        let (in_time, _) = self.window_of_guest(ticket);
+        match () {
+            () if used => Standing::Used,
+            () if self.now < in_time => Standing::Early,
+            () if self.now < ticket.prime_end => Standing::Prime,
+            () => Standing::Tail,
+        }
+    }
+
+    /// A guest's window, by the bound of when the ticket was sold.
+    fn window_of_guest(&self, ticket: &Ticket) -> (Micros, Micros) {
+        let bound = match ticket.lease {
+            0 => self.gate.terms.bound,
+            frozen => Micros::from_millis(10 * u64::from(frozen)),
+        };
+        window_of(ticket.start, ticket.prime_end, bound)
+    }
+
+    /// A guest's ticket is used. Its place is not of this epoch: what is returned names the guest's entry instead.
+    pub(super) fn redeem_guest(&mut self, ticket: &Ticket, to: To) -> Option<Ticket> {
+        let window = self.window_of_guest(ticket);
+        let name = Name::of(ticket);
+        let used = match to {
+            To::Wait => Use::Waits,
+            To::Run | To::Nothing => Use::Used,
+        };
+        let until = ticket.end + grace_of(ticket.end - ticket.start);
+        let abroad = self.abroad.as_mut()?;
+        let number = abroad.guests.note(&name, used, until, self.now);
+        abroad.note(&name, event_of(to), Some(window));
+        abroad.stake.guests += u64::from(to != To::Nothing);
+        self.gate.counts.presented += u64::from(self.now < ticket.prime_end);
+        self.redeemed = Some(Ticket {
+            slot: 0,
+            index: number.map_or(0, |number| number.saturating_add(1)),
+            ..*ticket
+        });
+        self.redeemed
+    }
+
+    /// The place of a guest, or of nobody's ticket, names no place of a slot here.
+    pub(super) fn seat_guest(&mut self, at: u32, redeemed: Option<Ticket>) {
+        if let Some(ticket) = redeemed.filter(|ticket| ticket.slot == 0)
+            && self.abroad.is_some()
+            && let Some(place) = self.places.entries.get_mut(at as usize)
+        {
+            place.index = ticket.index;
+        }
+    }
+
+    /// The guest left before the access ran: the ticket is as good as before.
+    pub(super) fn unredeem_guest(&mut self, entry: &Place) -> bool {
+        let window = window_of(entry.start, entry.prime_end, self.gate.terms.bound);
+        let Some((name, abroad)) = self.guest_of(entry).zip(self.abroad.as_mut()) else {
+            return false;
+        };
+        abroad.guests.forget(entry.index - 1);
+        abroad.note(&name, Event::Left, Some(window));
+        abroad.stake.guests = abroad.stake.guests.saturating_sub(1);
+        let presented = &mut self.gate.counts.presented;
+        *presented = presented.saturating_sub(u64::from(entry.prime));
+        true
+    }
+
+    /// The access that waited on this place runs, or has another ticket for the one it came with.
+    pub(super) fn runs_with(&mut self, entry: &Place) {
+        let name = self.guest_of(entry).or_else(|| self.own_name(entry));
+        if let Some((name, abroad)) = name.zip(self.abroad.as_mut()) {
+            if entry.slot == 0 {
+                abroad.guests.runs(entry.index - 1);
+            }
+            abroad.note(&name, Event::Runs, None);
+        }
+    }
+
+    fn own_name(&self, entry: &Place) -> Option<Name> {
+        (entry.slot != 0).then_some(Name {
+            epoch: self.epoch,
+            node: self.node,
+            slot: entry.slot,
+            index: entry.index,
+        })
+    }
+
+    /// An own ticket was redeemed here.
+    pub(super) fn note_redeemed(&mut self, ticket: &Ticket, to: To, window: (Micros, Micros)) {
+        if let Some(abroad) = &mut self.abroad {
+            abroad.stake.homing.note(true);
+            abroad.note(&Name::of(ticket), event_of(to), Some(window));
+        }
+    }
+
+    /// An own ticket's access left before it ran.
+    pub(super) fn note_left(&mut self, entry: &Place, window: (Micros, Micros)) {
+        if let Some((name, abroad)) = self.own_name(entry).zip(self.abroad.as_mut()) {
+            abroad.note(&name, Event::Left, Some(window));
+        }
+    }
+
+    /// This place of a slot was sold.
+    pub(super) fn note_sold(&mut self, (slot, index): (u32, u32), window: (Micros, Micros)) {
+        let (epoch, node) = (self.epoch, self.node);
+        if let Some(abroad) = &mut self.abroad {
+            let name = Name {
+                epoch,
+                node,
+                slot,
+                index,
+            };
+            abroad.note(&name, Event::Sold, Some(window));
+        }
+    }
+
+    /// Another node has redeemed an own ticket, says the store. False: it has been used here, too, or its slot is closed.
+    pub fn redeemed_elsewhere(&mut self, slot: u32, index: u32) -> bool {
+        let gate = &mut *self.gate;
+        let Some(position) = gate.slots.position(slot, index) else {
+            return false;
+        };
+        if !matches!(gate.states.state(position), State::Sold | State::Called) {
+            return false;
+        }
+        gate.states.set(position, State::Used);
+        if let Some((from, to)) = gate.own_window(slot, index) {
+            gate.ledger.unclaim(from, to);
+        }
+        gate.slots.settle(slot, slots::Fate::Redeemed);
+        self.permits
+            .set_outstanding(self.permits.outstanding().saturating_sub(1));
+        if let Some(abroad) = &mut self.abroad {
+            abroad.stake.homing.note(false);
+        }
+        true
+    }
+
+    /// It left there before it ran: the ticket is good again.
+    pub fn left_elsewhere(&mut self, slot: u32, index: u32) {
+        let gate = &mut *self.gate;
+        let Some(position) = gate.slots.position(slot, index) else {
+            return;
+        };
+        if gate.states.state(position) != State::Used {
+            return;
+        }
+        gate.states.set(position, State::Sold);
+        if let Some((from, to)) = gate.own_window(slot, index) {
+            gate.ledger.claim(from, to);
+        }
+        gate.slots.unsettle(slot, slots::Fate::Redeemed);
+        self.permits
+            .set_outstanding(self.permits.outstanding().saturating_add(1));
+    }
+
+    /// What the store has said counts from now on.
+    pub(super) fn heed(&mut self) {
+        let Some((name, Told::Used)) = self.told else {
+            return;
+        };
+        if name.epoch == self.epoch {
+            self.redeemed_elsewhere(name.slot, name.index);
+        } else if let Some(abroad) = &mut self.abroad {
+            let until = self.now + self.gate.terms.lifetime;
+            abroad.guests.note(&name, Use::Used, until, self.now);
+        }
+    }
+
+    /// Nothing but a good ticket lets the access in: is the store to be asked, or has it said that the ticket is in use?
+    pub(super) fn asks_the_store(
+        &mut self,
+        standing: Standing,
+        ticket: Option<Ticket>,
+        arrival: &Arrival<'_>,
+    ) -> Option<Verdict> {
+        self.abroad.as_ref()?;
+        let ticket = ticket.filter(|_| matches!(standing, Standing::Prime | Standing::Tail))?;
+        let name = Name::of(&ticket);
+        match self.told {
+            None => Some(Verdict::Ask(name)),
+            Some((told, Told::Waits)) if told == name => {
+                let mut verdict = self.refuse_with_own(Some(ticket), Reason::Full, arrival);
+                if let Verdict::Refuse(refusal) = &mut verdict {
+                    refusal.retry_after = WAITS_ELSEWHERE;
+                }
+                Some(verdict)
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// No place is left for a holder: the newest newcomer who waits gives way. False: none does.
+    pub(super) fn newcomer_gives_way(&mut self) -> bool {
+        if self.abroad.is_none() || self.gate.terms.re_access.how == how::FIXED {
+            return false;
+        }
+        let newest = self.places.newest_newcomers(&self.gate.queue, 1);
+        let Some(&at) = newest.first() else {
+            return false;
+        };
+        self.places.unlink(&mut self.gate.queue, at);
+        self.wake(at, wake::PUT_OFF);
+        if let Some(abroad) = &mut self.abroad {
+            abroad.stake.gave_way += 1;
+        }
+        true
+    }
+
+    /// The store has given a ticket to this node, and the access does not use it.
+    pub fn note_unused(&mut self, verdict: &Verdict) {
+        let used = self.redeemed.is_some() || matches!(verdict, Verdict::Wait(_));
+        if let Some((name, Told::Mine)) = self.told
+            && !used
+            && let Some(abroad) = &mut self.abroad
+        {
+            abroad.note(&name, Event::Unused, None);
+        }
+    }
+
+    /// Places of the fleet's slots were leased: so many, that begin at `start` and last for `period` together. False: there is
+    /// no room for them.
+    pub fn open_leased(&mut self, start: Micros, period: Micros, places: u32) -> bool {
+        let rate = self.gate.rate(self.permits);
+        let issue = self
+            .gate
+            .issue_terms(self.now, rate, self.permits, self.laws);
+        let terms = SlotTerms {
+            period,
+            capacity: places,
+            issue_limit: places,
+            ..issue
+        };
+        self.gate.slots.open_leased(start, &terms)
+    }
+
+    pub(super) fn guests_begin_anew(&mut self) {
+        if let Some(abroad) = &mut self.abroad {
+            abroad.guests.begin_anew();
+        }
+    }
+
+    /// Windows open at a time, of all who are to be expected here.
+    pub(super) fn max_claims(&self, from: Micros, to: Micros) -> u32 {
+        match &self.abroad {
+            None => self.gate.ledger.max_claims(from, to),
+            Some(abroad) => self.gate.ledger.max_claims_beside(from, to, &*abroad.stake),
+        }
+    }
+
+    /// May a newcomer join behind `met` others, by all who are to be expected here?
+    pub(super) fn admits(&self, met: u32, limit: u32) -> bool {
+        let (gate, now, bound) = (&*self.gate, self.now, self.gate.terms.bound);
+        let (ledger, drain) = (&gate.ledger, gate.drain());
+        match &self.abroad {
+            None => ledger.admits(now, bound, met, limit, drain),
+            Some(abroad) => ledger.admits_beside(now, bound, met, limit, drain, &*abroad.stake),
+        }
+    }
+}
+
+fn event_of(to: To) -> Event {
+    match to {
+        To::Wait => Event::Waits,
+        To::Run | To::Nothing => Event::Runs,
+    }
+}
+
+impl Gate {
+    /// The window of a place of an own slot.
+    fn own_window(&self, slot: u32, index: u32) -> Option<(Micros, Micros)> {
+        let slot = self.slots.slot(slot)?;
+        let start = slot.start_of(index);
+        Some(window_of(start, start + slot.prime(), slot.bound()))
+    }
+
+    /// An own ticket with the times of its slot: those in its text went through two clocks.
+    pub fn own_times(&self, ticket: Ticket) -> Ticket {
+        let Some(start) = self
+            .slots
+            .slot(ticket.slot)
+            .map(|slot| slot.start_of(ticket.index))
+        else {
+            return ticket;
+        };
+        Ticket {
+            start,
+            prime_end: start + (ticket.prime_end - ticket.start),
+            end: start + (ticket.end - ticket.start),
+            ..ticket
+        }
+    }
+
+    /// Places to wait on, of which a part may be promised: accesses answered within the bound, as far as workers allow.
+    pub(super) fn places_abroad(&self, depth: u32) -> u32 {
+        match self.terms.parked {
+            0 => depth,
+            parked => depth.min(parked),
+        }
+    }
+
+    /// The terms of a slot in a fleet: no more tickets than the ledger has windows for.
+    pub(super) fn issue_abroad(
+        &self,
+        issue: SlotTerms,
+        depth: u32,
+        abroad: Option<&Abroad<'_>>,
+    ) -> SlotTerms {
+        let Some(abroad) = abroad else { return issue };
+        if abroad.stake.leased != 0 {
+            return SlotTerms {
+                capacity: 0,
+                ..issue
+            };
+        }
+        let most = abroad.stake.sellable_here(self.places_abroad(depth));
+        let window = claimed(issue.prime, issue.bound).as_secs_f64();
+        let borne = whole(f64::from(most) * issue.period.as_secs_f64() / window).max(1);
+        SlotTerms {
+            capacity: issue.capacity.min(borne),
+            issue_limit: issue.issue_limit.min(borne),
+            ..issue
+        }
+    }
+}

@@ -1,0 +1,564 @@
+//! A fleet in virtual time: nodes, each with the very room that httpd runs, over a store, with visitors whom a balancer
+//! sends anywhere. Clocks differ, messages take time and get lost, nodes die, the store forgets.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`setup`] | what such a world is made of |
+//! | [`store`] | the store's scripts, as functions |
+//! | [`node`] | a node: its room, application, children and clock |
+//! | [`agent`] | what a node tells the store and hears |
+//! | `accesses` | accesses at nodes, which ask the store where their ticket decides |
+//! | `visitors` | visitors, and what an answer means to them |
+//! | [`oracle`] | what must hold |
+//! | [`check`] | random worlds |
+
+mod accesses;
+pub mod agent;
+pub mod check;
+pub mod node;
+pub mod oracle;
+pub mod setup;
+pub mod store;
+mod visitors;
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::crowd::Client;
+use crate::events::Events;
+use crate::figures::Sample;
+use crate::setup::Arrivals;
+use agent::{BEAT, OVERDUE};
+use nap_core::fleet::guests::{Name, Told};
+use nap_core::micros::Micros;
+use nap_core::nap::ticket::Ticket;
+use nap_core::room::access;
+use nap_rng::Rng;
+use node::Node;
+use oracle::Oracle;
+use setup::{Balancer, Fault, FleetSetup};
+use store::{Answer, Batch, Store};
+
+/// The world begins here, by the store's clock: clocks of nodes may be behind it.
+const BEGINNING: Micros = Micros::from_secs(100_000);
+/// How long a request waits for the store.
+pub const ASKS: Micros = Micros::from_millis(20);
+/// The balancer takes a dead node out after this.
+const CHECKED: Micros = Micros::from_secs(1);
+/// Whose connection broke comes again within this.
+const RECONNECT: Micros = Micros::from_secs(2);
+/// A woken waiter takes up to this long to look, microseconds.
+const WAKE: u64 = 100;
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    client: u32,
+    post: u32,
+    sent: Micros,
+    /// In fleet time.
+    tickets: Vec<Ticket>,
+    /// A ticket in its prime window that the visitor presents for the first time.
+    prime: Option<Ticket>,
+}
+
+/// An access.
+#[derive(Clone, Debug)]
+struct Access {
+    request: Request,
+    /// Index of its node, and the node's life.
+    node: usize,
+    life: u64,
+    child: u16,
+    at: access::Access,
+    came: Micros,
+    /// In the node's time.
+    tickets: Vec<Ticket>,
+    /// What it has asked the store, and the answer.
+    asked: Option<Name>,
+    told: Option<(Name, Told)>,
+}
+
+#[derive(Debug)]
+struct Visitor {
+    client: Client,
+    /// The newest access; only its end moves the visitor on.
+    current: u32,
+    /// Ids of the last ticket that was presented in its prime window and answered.
+    answered: u64,
+    /// The visitor had an access with this ticket that broke off: it may be in use.
+    broken_off: u64,
+    /// An access ran or waited with this ticket.
+    had: u64,
+}
+
+/// What happens.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Happens {
+    Come(u32),
+    SecondTab(u32),
+    Look(u32),
+    GiveUp(u32),
+    Done(usize, u64),
+    Tick(usize, u64),
+    Beat(usize, u64),
+    /// A message reaches the store, or its answer the node.
+    Message(u64),
+    /// An answer to this batch is overdue.
+    Overdue(usize, u64, u64),
+    /// No answer in time.
+    AskOver(u32),
+    Fault(usize),
+}
+
+#[derive(Clone, Debug)]
+enum Message {
+    Ask(usize, u64, u32, Name),
+    Asked(usize, u64, u32, Name, Told),
+    Batch(usize, u64, Box<Batch>),
+    Answer(usize, u64, Box<Answer>),
+}
+
+/// What was counted.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Accesses served.
+    pub served: u64,
+    /// Tickets told for the first time.
+    pub tickets: u64,
+    /// Prime tickets presented for the first time, and answered:
+    pub presented: u64,
+    /// let in within the bound,
+    pub kept: u64,
+    /// let in later,
+    pub slow: u64,
+    /// put off by the deadline guard,
+    pub deferred: u64,
+    /// told that an access with it is under way, after a connection broke,
+    pub under_way: u64,
+    /// refused.
+    pub broken: u64,
+    /// Of those presented, at another node than the seller's.
+    pub abroad: u64,
+    /// Refused without a ticket.
+    pub without: u64,
+    /// Times that the store was asked, and said nothing in time.
+    pub asked: u64,
+    /// Likewise.
+    pub silent: u64,
+    /// Newcomers who gave way.
+    pub gave_way: u64,
+    /// The most rights in force at once.
+    pub most_rights: u32,
+    /// Response of accesses served.
+    pub response: Sample,
+    /// Ticket waits, by the node that sold.
+    pub waits: BTreeMap<u8, (u64, f64)>,
+    /// When newcomers were told, and from when on their tickets are good; since the beginning.
+    pub told: Vec<(Micros, Micros)>,
+}
+
+/// A fleet's world. The same setup gives the same run.
+pub struct Fleet {
+    setup: FleetSetup,
+    now: Micros,
+    events: Events<Happens>,
+    work: Rng,
+    manners: Rng,
+    delays: Rng,
+    balance: Rng,
+    nodes: Vec<Node>,
+    lives: Vec<u64>,
+    cut: Vec<bool>,
+    store: Store,
+    messages: HashMap<u64, Message>,
+    sent: u64,
+    /// Messages between a node and the store keep their order: when the last one arrives, there and back.
+    last: Vec<[Micros; 2]>,
+    accesses: BTreeMap<u32, Access>,
+    visitors: Vec<Visitor>,
+    here: u32,
+    serial: u32,
+    turn: u64,
+    /// What must hold.
+    pub oracle: Oracle,
+    /// Events that have happened.
+    pub happened: u64,
+    /// A number that differs when anything that happened differs.
+    pub digest: u64,
+    /// What was counted.
+    pub counts: Counts,
+}
+
+impl Fleet {
+    /// A new world.
+    pub fn new(setup: FleetSetup) -> Fleet {
+        let mut clocks = Rng::new(setup.seed, 12);
+        let apart = setup.apart.0.max(1);
+        let nodes: Vec<Node> = (1..=setup.nodes)
+            .map(|number| {
+                let ahead = clocks.below(2 * apart) as i64 - apart as i64;
+                Node::new(&setup, number, ahead, 1, BEGINNING)
+            })
+            .collect();
+        let n = nodes.len();
+        let mut store = Store::new(setup.shared.unwrap_or(0));
+        store.keeps = setup.faults.iter().any(|(_, fault)| *fault == Fault::Loses);
+        let mut fleet = Fleet {
+            now: BEGINNING,
+            events: Events::default(),
+            work: Rng::new(setup.seed, 1),
+            manners: Rng::new(setup.seed, 2),
+            delays: Rng::new(setup.seed, 4),
+            balance: Rng::new(setup.seed, 5),
+            lives: vec![1; n],
+            cut: vec![false; n],
+            last: vec![[Micros::ZERO; 2]; n],
+            nodes,
+            store,
+            messages: HashMap::new(),
+            sent: 0,
+            accesses: BTreeMap::new(),
+            visitors: Vec::new(),
+            here: 0,
+            serial: 0,
+            turn: 0,
+            oracle: Oracle::new(&setup),
+            happened: 0,
+            digest: 0,
+            counts: Counts::default(),
+            setup,
+        };
+        for at in 0..n {
+            fleet.begins(at);
+        }
+        for n in 0..fleet.setup.faults.len() {
+            let at = BEGINNING + fleet.setup.faults[n].0;
+            fleet.events.at(at, Happens::Fault(n));
+        }
+        fleet.invite();
+        fleet
+    }
+
+    fn begins(&mut self, at: usize) {
+        let first = Micros(self.delays.below(BEAT.0));
+        let life = self.lives[at];
+        self.events.at(self.now + first, Happens::Beat(at, life));
+        let tick = Micros(self.delays.below(1_000_000));
+        self.events.at(self.now + tick, Happens::Tick(at, life));
+    }
+
+    fn invite(&mut self) {
+        let mut at = Micros::from_secs(2);
+        self.here = self.setup.clients;
+        for n in 0..self.setup.clients {
+            at = match &self.setup.arrivals {
+                Arrivals::Within(span) => {
+                    Micros::from_secs(2) + Micros(self.manners.below(span.0.max(1)))
+                }
+                Arrivals::Rate(rate) => {
+                    at + Micros::from_secs_f64(self.manners.exponential(1.0 / rate))
+                }
+                Arrivals::Script(_) => at,
+            };
+            let mut client = Client::new(n, &self.setup.manners, &mut self.manners);
+            client.begun = BEGINNING + at;
+            self.events.at(client.begun, Happens::Come(n));
+            self.visitors.push(Visitor {
+                client,
+                current: u32::MAX,
+                answered: 0,
+                broken_off: 0,
+                had: 0,
+            });
+        }
+    }
+
+    /// Time since the beginning.
+    pub fn elapsed(&self) -> Micros {
+        self.now - BEGINNING
+    }
+
+    /// Of pairs of newcomers who were told a second or more apart, the part in which the later one has the earlier ticket.
+    /// Each is compared with twenty others by chance.
+    pub fn out_of_order(&self) -> f64 {
+        let told = &self.counts.told;
+        let mut rng = Rng::new(self.setup.seed, 20);
+        let (mut pairs, mut wrong) = (0_u64, 0_u64);
+        for (at, start) in told {
+            for _ in 0..20 {
+                let (other, theirs) = told[rng.below(told.len() as u64) as usize];
+                if *at + Micros::from_secs(1) <= other {
+                    pairs += 1;
+                    wrong += u64::from(theirs < *start);
+                }
+            }
+        }
+        wrong as f64 / pairs.max(1) as f64
+    }
+
+    /// The store, to look at.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The nodes, to look at.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// What this world is made of.
+    pub fn setup(&self) -> &FleetSetup {
+        &self.setup
+    }
+
+    /// Handles the next event; false if all visitors have what they wanted, or something does not hold.
+    pub fn step(&mut self) -> bool {
+        if (self.here == 0 && self.accesses.is_empty()) || self.oracle.failure.is_some() {
+            return false;
+        }
+        let Some((at, event)) = self.events.take() else {
+            return false;
+        };
+        self.now = at.max(self.now);
+        if let Happens::Done(node, reckoned) = event
+            && reckoned != self.nodes[node].reckoned
+        {
+            return true;
+        }
+        self.happened += 1;
+        self.happens(event);
+        self.counts_rights();
+        let mark = self.now.0 ^ self.happened ^ u64::from(self.serial) << 32;
+        self.digest = Rng::new(self.digest ^ mark, 0).bits();
+        true
+    }
+
+    fn happens(&mut self, event: Happens) {
+        match event {
+            Happens::Come(client) => self.comes(client, false),
+            Happens::SecondTab(id) => {
+                if let Some(access) = self.accesses.get(&id).filter(|access| access.waits()) {
+                    self.comes(access.request.client, true);
+                }
+            }
+            Happens::Look(id) => self.looks(id),
+            Happens::GiveUp(id) => self.gives_up(id),
+            Happens::Done(node, _) => {
+                while let Some(id) = self.nodes[node].server.done(self.now) {
+                    self.finishes(id);
+                }
+                self.reckon(node);
+                self.takes_up(node);
+            }
+            Happens::Tick(node, life) if self.lives_on(node, life) => {
+                let inside = self.nodes[node].inside(self.now);
+                let state = &mut self.nodes[node].state;
+                let since = inside - Micros::from_secs(1);
+                let ((), wakes) = state.locked(inside, |tables| tables.tick_since(since));
+                self.wake(node, &[wakes]);
+                let again = self.now + Micros::from_secs(1);
+                self.events.at(again, Happens::Tick(node, life));
+            }
+            Happens::Beat(node, life) if self.lives_on(node, life) => {
+                self.speaks(node);
+                self.events.at(self.now + BEAT, Happens::Beat(node, life));
+            }
+            Happens::Tick(..) | Happens::Beat(..) => {}
+            Happens::Message(number) => {
+                if let Some(message) = self.messages.remove(&number) {
+                    self.arrives(message);
+                }
+            }
+            Happens::Overdue(node, life, seq) if self.lives_on(node, life) => {
+                self.overdue(node, seq)
+            }
+            Happens::Overdue(..) => {}
+            Happens::AskOver(id) => self.hears_nothing(id),
+            Happens::Fault(n) => self.goes_wrong(self.setup.faults[n].1),
+        }
+    }
+
+    /// Rights in force, of nodes that live.
+    fn counts_rights(&mut self) {
+        let Some(limit) = self.setup.shared else {
+            return;
+        };
+        let of = |node: &Node| node.agent.rights.max(node.state.permits().running());
+        let living = self.nodes.iter().filter(|node| node.lives);
+        let in_force = living.map(of).sum();
+        self.counts.most_rights = self.counts.most_rights.max(in_force);
+        self.oracle.rights(in_force, limit, self.now);
+    }
+
+    fn lives_on(&self, node: usize, life: u64) -> bool {
+        self.nodes[node].lives && self.lives[node] == life
+    }
+
+    /// A message of a node to the store, or (`back`) an answer: it takes its time, or gets lost.
+    fn send(&mut self, node: usize, back: bool, message: Message) {
+        if self.cut[node] || self.store.away {
+            return;
+        }
+        let mean = self.setup.delay.as_secs_f64();
+        let takes = Micros::from_secs_f64(self.delays.exponential(mean)).max(Micros(50));
+        // Questions go by themselves; the others keep their order.
+        let ordered = matches!(message, Message::Batch(..) | Message::Answer(..));
+        let mut at = self.now + takes;
+        if ordered {
+            let last = &mut self.last[node][usize::from(back)];
+            at = at.max(*last + Micros(1));
+            *last = at;
+        }
+        self.sent += 1;
+        self.messages.insert(self.sent, message);
+        self.events.at(at, Happens::Message(self.sent));
+    }
+
+    fn arrives(&mut self, message: Message) {
+        let (Message::Ask(node, ..)
+        | Message::Asked(node, ..)
+        | Message::Batch(node, ..)
+        | Message::Answer(node, ..)) = message;
+        if self.cut[node] || self.store.away {
+            return;
+        }
+        let number = self.nodes[node].number;
+        match message {
+            Message::Ask(node, life, id, name) => {
+                let told = self.store.redeem(&name, number, self.now);
+                self.send(node, true, Message::Asked(node, life, id, name, told));
+            }
+            Message::Asked(node, life, id, name, told) => {
+                if self.lives_on(node, life) {
+                    self.is_told(node, id, name, told);
+                }
+            }
+            Message::Batch(node, life, batch) => {
+                let answer = self
+                    .store
+                    .carry_out(number, &batch, self.now, self.setup.forget);
+                self.oracle.leased(answer.lease.as_ref(), number, self.now);
+                self.send(node, true, Message::Answer(node, life, Box::new(answer)));
+            }
+            Message::Answer(node, life, answer) => {
+                if self.lives_on(node, life) {
+                    let wakes = self.nodes[node].hears(
+                        &answer,
+                        self.setup.leased,
+                        self.setup.shared,
+                        self.now,
+                    );
+                    self.wake(node, &wakes);
+                    if self.nodes[node].agent.is_urgent() {
+                        self.speaks(node);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The agent says what there is to say, if nothing of its is on its way.
+    fn speaks(&mut self, node: usize) {
+        let (leased, shared) = (self.setup.leased, self.setup.shared.is_some());
+        let now = self.now;
+        let Some(batch) = self.nodes[node].next_batch(now, leased, shared) else {
+            return;
+        };
+        let (life, seq) = (self.lives[node], batch.seq);
+        self.send(node, false, Message::Batch(node, life, Box::new(batch)));
+        self.events
+            .at(now + OVERDUE, Happens::Overdue(node, life, seq));
+    }
+
+    fn overdue(&mut self, node: usize, seq: u64) {
+        let agent = &mut self.nodes[node].agent;
+        let Some((batch, sent)) = &mut agent.in_flight else {
+            return;
+        };
+        if batch.seq != seq {
+            return;
+        }
+        *sent = self.now;
+        let batch = batch.clone();
+        let again = match agent.is_overdue() {
+            true => {
+                // It sells its own slots, behind what it has leased.
+                self.nodes[node].state.stakes[0].leased = 0;
+                Micros::from_secs(1)
+            }
+            false => OVERDUE,
+        };
+        let life = self.lives[node];
+        self.send(node, false, Message::Batch(node, life, Box::new(batch)));
+        self.events
+            .at(self.now + again, Happens::Overdue(node, life, seq));
+    }
+
+    fn goes_wrong(&mut self, fault: Fault) {
+        let at = |number: u8| usize::from(number) - 1;
+        self.oracle.went_wrong(fault, self.now);
+        match fault {
+            Fault::Dies(number) => self.dies(at(number)),
+            Fault::Starts(number) => {
+                let at = at(number);
+                if !self.nodes[at].lives {
+                    self.lives[at] += 1;
+                    let mut clocks = Rng::new(self.setup.seed ^ self.lives[at], 12);
+                    let apart = self.setup.apart.0.max(1);
+                    let ahead = clocks.below(2 * apart) as i64 - apart as i64;
+                    self.nodes[at] =
+                        Node::new(&self.setup, number, ahead, self.lives[at], self.now);
+                    self.begins(at);
+                }
+            }
+            Fault::Cut(number, cut) => self.cut[at(number)] = cut,
+            Fault::Away(away) => self.store.away = away,
+            Fault::Forgets => self.store.forgets(self.now),
+            Fault::Loses => self.store.loses(self.now),
+        }
+    }
+
+    /// Where a visitor's connection comes to: an index.
+    fn balanced(&mut self, client: u32) -> usize {
+        let now = self.now;
+        let n = self.nodes.len();
+        let taken_out = |node: &Node| !node.lives && node.since + CHECKED <= now;
+        let living: Vec<usize> = (0..n).filter(|at| !taken_out(&self.nodes[*at])).collect();
+        if living.is_empty() {
+            return 0;
+        }
+        self.turn += 1;
+        match &self.setup.balancer {
+            Balancer::RoundRobin => living[self.turn as usize % living.len()],
+            Balancer::Random => living[self.balance.below(living.len() as u64) as usize],
+            Balancer::Sticky => {
+                let own = Rng::new(u64::from(client), 9).below(n as u64) as usize;
+                match living.contains(&own) {
+                    true => own,
+                    false => {
+                        living[Rng::new(u64::from(client), 10).below(living.len() as u64) as usize]
+                    }
+                }
+            }
+            Balancer::Weights(weights, turns) => {
+                let elapsed = (now - BEGINNING).0;
+                let by = elapsed.checked_div(turns.0).unwrap_or(0) as usize;
+                let weight = |at: usize| {
+                    weights
+                        .get((at + by) % weights.len())
+                        .copied()
+                        .unwrap_or(1.0)
+                };
+                let all: f64 = living.iter().map(|at| weight(*at)).sum();
+                let mut left = self.balance.unit() * all;
+                for at in &living {
+                    left -= weight(*at);
+                    if left <= 0.0 {
+                        return *at;
+                    }
+                }
+                living[living.len() - 1]
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! [`Node`]: one httpd of a fleet: its room, its application, its children, and its clock.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::agent::Agent;
+use super::setup::FleetSetup;
+use crate::server::Server;
+use crate::state::State;
+use nap_core::fleet::claims::in_ppm;
+use nap_core::fleet::guests::GuestSet;
+use nap_core::fleet::stake::Stake;
+use nap_core::micros::Micros;
+use nap_core::nap::ledger::claimed;
+use nap_core::nap::ticket::Ticket;
+
+/// Sets of guests of a node: 4,096 entries.
+const GUESTS: usize = 256;
+
+/// A node.
+pub struct Node {
+    /// Its number in the fleet, 1 ..= 255.
+    pub number: u8,
+    /// The room.
+    pub state: State,
+    /// The application.
+    pub server: Server,
+    /// Its agent.
+    pub agent: Agent,
+    /// Its clock is so far ahead of the store's, microseconds.
+    ahead: i64,
+    /// It lives.
+    pub lives: bool,
+    /// Since when it is as it is.
+    pub since: Micros,
+    /// Its children, and workers of each that wait for the store.
+    pub asking: BTreeMap<u16, u32>,
+    children: Vec<u16>,
+    /// Accesses that no worker has taken up.
+    pub backlog: std::collections::VecDeque<super::Request>,
+    /// Calculations of when the next job is done.
+    pub reckoned: u64,
+}
+
+impl Node {
+    /// A node that starts with nothing. `life`: of how many of this number.
+    pub fn new(setup: &FleetSetup, number: u8, ahead: i64, life: u64, now: Micros) -> Node {
+        let workers = setup.workers;
+        let mut terms = setup.terms;
+        if let Some(limit) = setup.shared {
+            terms.run_ready = limit;
+        }
+        terms.parked = workers.places(terms.run_ready);
+        let pools = match workers.threaded {
+            0 => workers.per_pool,
+            _ => workers.pools,
+        };
+        let places = (workers.per_pool * workers.pools * 3 / 2 + workers.parked).max(64);
+        let epoch = setup.seed << 20 | life << 8 | u64::from(number);
+        let mut state = State::new(terms, places as usize, pools as usize, epoch);
+        state.node = number;
+        if setup.shared.is_some() {
+            // None, until it has asked.
+            state.permits().set_rights(0);
+        }
+        state.guests = vec![GuestSet::default(); GUESTS].into();
+        let one: &'static [Stake] = &[Stake::EMPTY];
+        state.stakes = one.into();
+        let stake = &mut state.stakes[0];
+        stake.nodes = u32::from(setup.nodes);
+        stake.spare = u32::from(setup.spare);
+        stake.share_ppm = in_ppm(1.0 / f64::from(setup.nodes));
+        let children = (0..pools).filter_map(|_| state.child_starts()).collect();
+        let mut server = Server::new(setup.cores);
+        server.sleep(now);
+        Node {
+            number,
+            state,
+            server,
+            agent: Agent::new(ahead),
+            ahead,
+            lives: true,
+            since: now,
+            asking: BTreeMap::new(),
+            children,
+            backlog: std::collections::VecDeque::new(),
+            reckoned: 0,
+        }
+    }
+
+    /// Its clock, when the store's shows `now`.
+    pub fn inside(&self, now: Micros) -> Micros {
+        Micros(now.0.saturating_add_signed(self.ahead))
+    }
+
+    /// What the store's clock shows when this node's shows `inside`.
+    pub fn outside(&self, inside: Micros) -> Micros {
+        Micros(inside.0.saturating_add_signed(-self.ahead))
+    }
+
+    /// A ticket as it is sealed: in fleet time, as far as the agent knows it.
+    pub fn seal(&self, ticket: Ticket) -> Ticket {
+        moved(ticket, self.agent.offset)
+    }
+
+    /// A ticket that comes: an own one has its slot's times.
+    pub fn open(&self, ticket: Ticket) -> Ticket {
+        let ticket = moved(ticket, -self.agent.offset);
+        match ticket.epoch == self.state.epoch {
+            true => self.state.gate().own_times(ticket),
+            false => ticket,
+        }
+    }
+
+    /// A child with an idle worker, from the `nth` on.
+    pub fn idle_child(&self, nth: u64, per_pool: u32, threaded: bool) -> Option<u16> {
+        let threads = if threaded { per_pool } else { 1 };
+        let n = self.children.len();
+        (0..n)
+            .map(|i| self.children[(nth as usize + i) % n])
+            .find(|at| {
+                let child = &self.state.children[usize::from(*at)];
+                let asking = self.asking.get(at).copied().unwrap_or(0);
+                child.running.load(Relaxed) + child.waiting.load(Relaxed) + asking < threads
+            })
+    }
+
+    /// L, X and the length of a window, as its gate sees them now.
+    pub fn figures(&self) -> (u32, f64, f64) {
+        let gate = self.state.gate();
+        let rate = gate.rate(self.state.permits());
+        let depth = gate.depth(rate);
+        let places = match gate.terms.parked {
+            0 => depth,
+            parked => depth.min(parked),
+        };
+        let prime = gate.prime(rate, depth, &self.state.laws.sale);
+        let window = claimed(prime, gate.terms.bound).as_secs_f64();
+        (places, rate, window)
+    }
+}
+
+fn moved(ticket: Ticket, by: i64) -> Ticket {
+    let moved = |at: Micros| Micros(at.0.saturating_add_signed(by));
+    Ticket {
+        start: moved(ticket.start),
+        prime_end: moved(ticket.prime_end),
+        end: moved(ticket.end),
+        ..ticket
+    }
+}
