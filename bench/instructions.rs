@@ -98,7 +98,7 @@ const ROWS: [Row; 14] = [
         "admitted, Debian",
         || admitted(FILE.by_debian()),
         1.015,
-        1.020,
+        1.021,
     ),
     ("admitted, proxied", || admitted(PROXIED), 1.015, 1.018),
     (
@@ -124,7 +124,7 @@ const ROWS: [Row; 14] = [
         1.026,
     ),
     ("a poll", polled, 1.15, 1.13),
-    ("refused", refused, 1.10, 1.82),
+    ("refused", refused, 1.10, 1.83),
     ("refused, Debian", refused_by_debian, 1.10, 1.592),
     ("parking", parking, 1.0, 1.0015),
 ];
