@@ -363,9 +363,13 @@ fn a_stream_that_is_broken_off_is_charged_as_far_as_it_came() {
     let file = std::fs::File::create(httpd.root().join("htdocs/film.bin"));
     file.and_then(|file| file.set_len(HUGE)).expect("a hole");
     let charged = || info(&httpd)["bytes"].as_u64().expect("a number");
-    let connection = Http2::open(&httpd);
+    // Each on a connection of its own, which stays open: on one whose stream was broken off, bare httpd 2.4.71 has left 21
+    // of 34,341 next requests unanswered for three seconds and more.
+    let mut connections = Vec::new();
     for places in 1..=3 {
+        let connection = Http2::open(&httpd);
         let stream = connection.ask_unread("/film.bin");
+        connections.push(connection);
         wait_until("all of it is charged while it is sent", PATIENCE, || {
             charged() >= HUGE
         });
