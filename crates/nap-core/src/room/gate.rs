@@ -320,6 +320,10 @@ impl GateView<'_> {
     pub fn tick_slowly(&mut self) {
         self.tick();
         self.fix_limit();
+        // Only a fleet can leave a server without any: else it is a stray write.
+        if self.abroad.is_none() && self.permits.has_no_right() {
+            self.permits.set_limit(self.gate.terms.run_ready);
+        }
         let freed = self.permits.free_long(self.now);
         self.gate.counts.long += u64::from(freed);
         self.serve();

@@ -217,6 +217,11 @@ impl Permits {
         self.claim_below(self.rights(), owner)
     }
 
+    /// Is the limit none at all? See [`Permits::set_rights`].
+    pub fn has_no_right(&self) -> bool {
+        self.rights() == 0
+    }
+
     fn rights(&self) -> u32 {
         self.limit.load(Relaxed).min(PERMITS as u32)
     }

@@ -4,6 +4,7 @@ use super::*;
 use nap_core::nap::wait_limit::Conformal;
 use nap_core::room::children::Workers;
 use nap_core::room::control::Order;
+use nap_core::room::places::wake;
 use nap_core::sqs::page_scheduler::{Pace, law};
 
 #[test]
@@ -284,6 +285,25 @@ fn a_limit_that_finds_itself_lets_nearly_as_many_wait_as_a_fixed_one() {
         story.state.gate().terms.parked
     };
     assert_eq!([4, 10, 60].map(&mut parked), [127, 115, 60]);
+}
+
+/// Where no fleet shares it, a limit of none is a stray write: it is as configured again within a second.
+#[test]
+fn a_limit_that_a_stray_write_has_taken_away_comes_back() {
+    let mut story = Story::new(Terms {
+        run_ready: 2,
+        ..terms(AUTO)
+    });
+    story.state.child_starts();
+    story.state.permits().set_rights(0);
+    let waits = story.waits(2, &[]);
+    story.pass(1000);
+    let now = story.now;
+    story
+        .state
+        .locked(now, |tables| tables.tick_since(now - Micros::from_secs(1)));
+    assert_eq!(story.state.permits().limit(), 2);
+    assert_eq!(story.state.wake_word(waits.place), wake::GRANTED);
 }
 
 /// One runs at a time, and three leave in a second: the speed is known when more than half of every waiter's
