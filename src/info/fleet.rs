@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde::Serialize;
 
+use super::line::line;
 use super::report::{Clock, Report, rounded};
 use super::time_of_day;
 use crate::wall::Wall;
 use nap_core::fleet::NODES;
 use nap_core::fleet::link::{Link, Standing, TRIPS_UP_TO};
-use nap_core::fleet::member::{Differs, Figures, Member, Presence, Setting};
+use nap_core::fleet::member::{Differs, Member, Presence, Setting};
 use nap_core::micros::Micros;
 
 /// Plain copies of what is shown.
@@ -25,7 +26,7 @@ pub struct Fleet {
 }
 
 #[derive(Clone, Default, Debug)]
-struct LinkShot {
+pub(super) struct LinkShot {
     standing: Standing,
     /// The agent is silent, whatever it said last.
     silent: bool,
@@ -53,46 +54,50 @@ pub(super) struct FleetLine {
     pub nodes: Vec<NodeLine>,
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct StoreLine {
-    pub address: String,
-    pub state: &'static str,
-    pub summary: String,
-    pub since: Option<String>,
-    pub heard: Option<String>,
-    pub round_trip_s: Option<f64>,
-    pub clock_offset_s: Option<f64>,
-    pub outages: u64,
-    pub away_s: f64,
-    pub agent_pid: Option<u32>,
-    pub agent_starts: u64,
-    /// Beats by their round trip: see [`TRIPS_UP_TO`].
-    #[serde(skip)]
-    pub trips: [u64; TRIPS_UP_TO.len() + 1],
-    #[serde(skip)]
-    pub trips_sum_s: f64,
+line! {
+    /// The store, as the agent sees it.
+    pub(super) struct StoreLine of(at: &str, link: &LinkShot, clock: Clock) {
+        address: String = at.to_owned(),
+        state: &'static str = link.state(),
+        summary: String = link.summary(),
+        since: Option<String> = known(clock, link.since),
+        heard: Option<String> = known(clock, link.heard),
+        round_trip_s: Option<f64> = heard.as_ref().map(|_| rounded(link.round_trip.as_secs_f64())),
+        clock_offset_s: Option<f64> = heard.as_ref().map(|_| rounded(link.offset as f64 / 1e6)),
+        outages: u64 = link.outages,
+        away_s: f64 = rounded(link.away.as_secs_f64()),
+        agent_pid: Option<u32> = (link.agent != 0).then_some(link.agent),
+        agent_starts: u64 = link.starts,
+        /// Beats by their round trip: see [`TRIPS_UP_TO`].
+        #[serde(skip)]
+        trips: [u64; TRIPS_UP_TO.len() + 1] = link.trips,
+        #[serde(skip)]
+        trips_sum_s: f64 = rounded(link.trips_sum.as_secs_f64()),
+    }
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct NodeLine {
-    pub number: usize,
-    pub name: String,
-    pub host: String,
-    /// It is this one.
-    pub here: bool,
-    pub state: &'static str,
-    pub running: u32,
-    pub limit: u32,
-    pub waiting: u32,
-    pub places: u32,
-    pub arrivals: u64,
-    pub served: u64,
-    pub sold: u64,
-    pub redeemed: u64,
-    pub broken: u64,
-    pub share: f64,
-    pub heard: Option<String>,
-    pub differs: Option<String>,
+line! {
+    /// A node; `own`: this one's number.
+    pub(super) struct NodeLine of(at: usize, member: &Member, presence: Presence, own: u32, clock: Clock) {
+        number: usize = at,
+        name: String = member.name(),
+        host: String = member.host(),
+        /// It is this one.
+        here: bool = number as u32 == own,
+        state: &'static str = state(presence),
+        running: u32 = member.figures.running,
+        limit: u32 = member.figures.limit,
+        waiting: u32 = member.figures.waiting,
+        places: u32 = member.figures.places,
+        arrivals: u64 = member.figures.arrivals,
+        served: u64 = member.figures.served,
+        sold: u64 = member.figures.sold,
+        redeemed: u64 = member.figures.redeemed,
+        broken: u64 = member.figures.broken,
+        share: f64 = f64::from(member.share) / 1e6,
+        heard: Option<String> = known(clock, Micros(member.heard)),
+        differs: Option<String> = differs(&member.differs, &name),
+    }
 }
 
 impl Fleet {
@@ -156,7 +161,10 @@ impl Fleet {
             number: (self.link.number != 0).then_some(self.link.number),
             store: StoreLine::of(&self.address, &self.link, clock),
             nodes: nodes
-                .filter_map(|(at, member)| NodeLine::of(*at, member, self.link.number, clock))
+                .filter_map(|(at, member)| {
+                    let presence = member.presence()?;
+                    Some(NodeLine::of(*at, member, presence, self.link.number, clock))
+                })
                 .collect(),
         }
     }
@@ -192,64 +200,9 @@ fn known(clock: Clock, time: Micros) -> Option<String> {
 }
 
 impl StoreLine {
-    fn of(address: &str, link: &LinkShot, clock: Clock) -> StoreLine {
-        let heard = link.heard != Micros::ZERO;
-        StoreLine {
-            address: address.to_owned(),
-            state: link.state(),
-            summary: link.summary(),
-            since: known(clock, link.since),
-            heard: known(clock, link.heard),
-            round_trip_s: heard.then(|| rounded(link.round_trip.as_secs_f64())),
-            clock_offset_s: heard.then(|| rounded(link.offset as f64 / 1e6)),
-            outages: link.outages,
-            away_s: rounded(link.away.as_secs_f64()),
-            agent_pid: (link.agent != 0).then_some(link.agent),
-            agent_starts: link.starts,
-            trips: link.trips,
-            trips_sum_s: rounded(link.trips_sum.as_secs_f64()),
-        }
-    }
-
     /// The store does what it should, as far as is known.
     pub fn is_up(&self) -> bool {
         self.state == "joined"
-    }
-}
-
-impl NodeLine {
-    fn of(number: usize, member: &Member, own: u32, clock: Clock) -> Option<NodeLine> {
-        let name = member.name();
-        let Figures {
-            running,
-            limit,
-            waiting,
-            places,
-            arrivals,
-            served,
-            sold,
-            redeemed,
-            broken,
-        } = member.figures;
-        Some(NodeLine {
-            number,
-            host: member.host(),
-            here: number as u32 == own,
-            state: state(member.presence()?),
-            running,
-            limit,
-            waiting,
-            places,
-            arrivals,
-            served,
-            sold,
-            redeemed,
-            broken,
-            share: f64::from(member.share) / 1e6,
-            heard: known(clock, Micros(member.heard)),
-            differs: differs(&member.differs, &name),
-            name,
-        })
     }
 }
 

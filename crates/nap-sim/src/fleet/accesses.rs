@@ -218,13 +218,14 @@ impl Fleet {
         self.reckon(node);
     }
 
+    /// The access of this number, if it waits.
+    fn waiting(&self, id: u32) -> Option<Access> {
+        let access = self.accesses.get(&id);
+        access.filter(|access| access.waits()).cloned()
+    }
+
     pub(super) fn looks(&mut self, id: u32) {
-        let Some(mut access) = self
-            .accesses
-            .get(&id)
-            .filter(|access| access.waits())
-            .cloned()
-        else {
+        let Some(mut access) = self.waiting(id) else {
             return;
         };
         let before = access.at.until;
@@ -254,12 +255,7 @@ impl Fleet {
     }
 
     pub(super) fn gives_up(&mut self, id: u32) {
-        let Some(mut access) = self
-            .accesses
-            .get(&id)
-            .filter(|access| access.waits())
-            .cloned()
-        else {
+        let Some(mut access) = self.waiting(id) else {
             return;
         };
         self.accesses.remove(&id);
