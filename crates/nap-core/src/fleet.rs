@@ -19,10 +19,12 @@
 //!   guests    holders whose ticket another node sold
 //!   notes     what happened to tickets here, for the agent to tell the store
 //!   stake     what a gate knows of its fleet
+//!   exchange  what a node and the store tell each other of a gate
 //! ```
 
 pub mod address;
 pub mod claims;
+pub mod exchange;
 pub mod guests;
 pub mod lease;
 pub mod link;

@@ -28,6 +28,7 @@ use crate::events::Events;
 use crate::figures::Sample;
 use crate::setup::Arrivals;
 use agent::{BEAT, OVERDUE};
+use nap_core::fleet::exchange::{Answer, Batch};
 use nap_core::fleet::guests::{Name, Told};
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
@@ -36,7 +37,7 @@ use nap_rng::Rng;
 use node::Node;
 use oracle::Oracle;
 use setup::{Balancer, Fault, FleetSetup};
-use store::{Answer, Batch, Store};
+use store::Store;
 
 /// The world begins here, by the store's clock: clocks of nodes may be behind it.
 const BEGINNING: Micros = Micros::from_secs(100_000);
@@ -383,7 +384,7 @@ impl Fleet {
         let Some(limit) = self.setup.shared else {
             return;
         };
-        let of = |node: &Node| node.agent.rights.max(node.state.permits().running());
+        let of = |node: &Node| node.agent.gate.rights.max(node.state.permits().running());
         let living = self.nodes.iter().filter(|node| node.lives);
         let in_force = living.map(of).sum();
         self.counts.most_rights = self.counts.most_rights.max(in_force);
@@ -448,8 +449,8 @@ impl Fleet {
                         self.setup.shared,
                         self.now,
                     );
-                    self.wake(node, &wakes);
-                    if self.nodes[node].agent.is_urgent() {
+                    self.wake(node, wakes.as_slice());
+                    if self.nodes[node].agent.gate.is_urgent() {
                         self.speaks(node);
                     }
                 }
@@ -459,7 +460,7 @@ impl Fleet {
 
     /// The agent says what there is to say, if nothing of its is on its way.
     fn speaks(&mut self, node: usize) {
-        let (leased, shared) = (self.setup.leased, self.setup.shared.is_some());
+        let (leased, shared) = (self.setup.leased, self.setup.shared);
         let now = self.now;
         let Some(batch) = self.nodes[node].next_batch(now, leased, shared) else {
             return;

@@ -13,6 +13,8 @@ pub struct Name {
     pub epoch: u64,
     /// The node that sold it.
     pub node: u8,
+    /// The gate that sold it: see [`gate_number`].
+    pub gate: u32,
     /// Its slot there.
     pub slot: u32,
     /// Its place in the slot.
@@ -25,10 +27,16 @@ impl Name {
         Name {
             epoch: ticket.epoch,
             node: ticket.node,
+            gate: gate_number(ticket.room, ticket.gate),
             slot: ticket.slot,
             index: ticket.index,
         }
     }
+}
+
+/// A gate's number at all nodes, of the [hashes](crate::nap::ticket::name_hash) of its room's name and its own.
+pub fn gate_number(room: u32, gate: u32) -> u32 {
+    room.wrapping_mul(0x9e37_79b1).rotate_left(16) ^ gate
 }
 
 /// What the store says of a ticket.
@@ -46,7 +54,7 @@ pub enum Told {
 
 /// What a guest's ticket is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u16)]
 pub enum Use {
     /// An access waits with it.
     Waits = 1,
@@ -59,13 +67,14 @@ pub enum Use {
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Guest {
     epoch: u64,
-    slot: u32,
-    index: u32,
-    node: u32,
-    /// [`Use`]; 0: free.
-    used: u32,
     /// It is remembered until then: its end, grace included.
     until: Micros,
+    gate: u32,
+    slot: u32,
+    index: u32,
+    node: u16,
+    /// [`Use`]; 0: free.
+    used: u16,
 }
 
 /// Entries of a set.
@@ -126,11 +135,12 @@ impl Guests<'_> {
         let (_, way) = split(number);
         *self.sets.get_mut(set)?.guests.get_mut(way)? = Guest {
             epoch: name.epoch,
+            until,
+            gate: name.gate,
             slot: name.slot,
             index: name.index,
             node: name.node.into(),
-            used: used as u32,
-            until,
+            used: used as u16,
         };
         Some(number)
     }
@@ -144,7 +154,7 @@ impl Guests<'_> {
             .and_then(|set| set.guests.get_mut(way))
             && guest.used != 0
         {
-            guest.used = Use::Used as u32;
+            guest.used = Use::Used as u16;
         }
     }
 
@@ -178,7 +188,8 @@ impl Guests<'_> {
 
     fn set_of(&self, name: &Name) -> Option<usize> {
         let place = u64::from(name.slot) << 32 | u64::from(name.index);
-        let mixed = (name.epoch ^ u64::from(name.node) << 56).wrapping_add(place);
+        let seller = name.epoch ^ u64::from(name.node) << 56 ^ u64::from(name.gate) << 20;
+        let mixed = seller.wrapping_add(place);
         // The finisher of SplitMix64: neighbouring places are in different sets.
         let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -192,6 +203,7 @@ impl Guest {
         Name {
             epoch: self.epoch,
             node: self.node as u8,
+            gate: self.gate,
             slot: self.slot,
             index: self.index,
         }
@@ -220,6 +232,7 @@ mod tests {
         Name {
             epoch: 7,
             node: 2,
+            gate: 5,
             slot: 3,
             index,
         }
@@ -244,6 +257,11 @@ mod tests {
         assert_eq!(guests.find(&name(40)), Some((at, Use::Used)));
         guests.forget(at);
         assert_eq!(guests.find(&name(40)), None);
+        let other = Name {
+            gate: 6,
+            ..name(41)
+        };
+        assert_eq!(guests.find(&other), None, "another room sells such, too");
         assert_eq!(guests.used(NOW).count(), 99);
         assert_eq!(guests.used(until).count(), 0);
         guests.begin_anew();

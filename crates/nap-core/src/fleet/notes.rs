@@ -8,7 +8,7 @@ pub const NOTES: usize = 1024;
 
 /// What happened to a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u16)]
 pub enum Event {
     /// It was sold here: its window is claimed.
     Sold = 1,
@@ -27,10 +27,11 @@ pub enum Event {
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Note {
     epoch: u64,
+    gate: u32,
     slot: u32,
     index: u32,
-    node: u32,
-    event: u32,
+    node: u16,
+    event: u16,
     /// The window whose claim has changed, inside time; empty: none has.
     pub from: Micros,
     /// Its end.
@@ -43,6 +44,7 @@ impl Note {
         Name {
             epoch: self.epoch,
             node: self.node as u8,
+            gate: self.gate,
             slot: self.slot,
             index: self.index,
         }
@@ -58,7 +60,7 @@ impl Note {
             Event::Unused,
         ]
         .into_iter()
-        .find(|event| *event as u32 == self.event)
+        .find(|event| *event as u16 == self.event)
     }
 }
 
@@ -83,6 +85,7 @@ impl Notes {
         lost: 0,
         ring: [Note {
             epoch: 0,
+            gate: 0,
             slot: 0,
             index: 0,
             node: 0,
@@ -101,10 +104,11 @@ impl Notes {
         let (from, to) = window.unwrap_or_default();
         self.ring[self.written as usize % NOTES] = Note {
             epoch: name.epoch,
+            gate: name.gate,
             slot: name.slot,
             index: name.index,
             node: name.node.into(),
-            event: event as u32,
+            event: event as u16,
             from,
             to,
         };

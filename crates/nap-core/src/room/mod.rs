@@ -35,6 +35,7 @@ pub mod children;
 pub mod control;
 pub mod counts;
 pub mod gate;
+pub mod gate_agent;
 pub mod history;
 pub mod naming;
 pub mod owner;

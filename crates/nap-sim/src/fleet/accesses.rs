@@ -107,9 +107,9 @@ impl Fleet {
             let permits = self.nodes[node].state.permits();
             let (running, waiting) = (permits.running(), permits.waiting());
             let wants = self.setup.shared.is_some()
-                && self.nodes[node].agent.wants_rights(running, waiting);
+                && self.nodes[node].agent.gate.wants_rights(running, waiting);
             if wants
-                || self.nodes[node].agent.is_urgent()
+                || self.nodes[node].agent.gate.is_urgent()
                 || self.nodes[node].is_low(self.setup.leased)
             {
                 self.speaks(node);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use nap_core::fleet::exchange::{Answer, Batch, Cells, GateBeat, LeaseAsk, Notice, Tale};
 use nap_core::fleet::guests::{Name, Told, Use};
 use nap_core::fleet::lease::{FleetSlot, Lease};
 use nap_core::fleet::member::SILENT;
@@ -9,111 +10,14 @@ use nap_core::fleet::notes::Event;
 use nap_core::fleet::rights::{LEARNING, Rights};
 use nap_core::fleet::stake::AHEAD;
 use nap_core::micros::Micros;
-use nap_core::nap::ledger::{CELL, cell_from, cell_of};
-
-/// What a node tells of a ticket. The window is in fleet time.
-#[derive(Clone, Copy, Debug)]
-pub struct Told1 {
-    /// The ticket.
-    pub name: Name,
-    /// What happened to it; None: nothing but its claim is told again.
-    pub event: Option<Event>,
-    /// Whose claim has changed.
-    pub window: Option<(Micros, Micros)>,
-    /// It is claimed, or no longer.
-    pub more: bool,
-}
-
-/// What a node says of itself with a beat.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Beat {
-    /// Accesses that have come to it.
-    pub arrivals: u64,
-    /// L.
-    pub places: u32,
-    /// X, accesses a second.
-    pub rate: f64,
-    /// Length of a window in the ledger, seconds.
-    pub claimed_s: f64,
-    /// Rights it holds,
-    pub rights: u32,
-    /// and wants.
-    pub wants: u32,
-    /// When it was written, the store's time.
-    pub heard: Micros,
-}
-
-/// All that a node sends at a time.
-#[derive(Clone, Debug, Default)]
-pub struct Batch {
-    /// Its number: one that comes twice is carried out once.
-    pub seq: u64,
-    /// What happened to tickets.
-    pub notes: Vec<Told1>,
-    /// The node itself.
-    pub beat: Beat,
-    /// It wants to know of the others.
-    pub exchanges: bool,
-    /// Leases it holds, which no other node may have.
-    pub holds: Vec<Lease>,
-    /// So many places are wanted, from this time on; fleet time.
-    pub lease: Option<LeaseAsk>,
-    /// More rights that it wants.
-    pub asks: u32,
-}
-
-/// What a lease is asked for with.
-#[derive(Clone, Copy, Debug)]
-pub struct LeaseAsk {
-    /// No place starts before.
-    pub from: Micros,
-    /// How many.
-    pub wanted: u32,
-    /// How long a slot lasts.
-    pub period: Micros,
-    /// C, if the slot is new.
-    pub capacity: u32,
-}
-
-/// A notice to the seller: its ticket was redeemed elsewhere (true), or is good again.
-pub type Notice = (Name, bool);
-
-/// What a node hears.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// To which batch.
-    pub seq: u64,
-    /// The store's epoch: another one means that it was emptied;
-    pub epoch: u64,
-    /// and of its run: another one means a new primary.
-    pub run: u64,
-    /// When it was carried out.
-    pub at: Micros,
-    /// What became of own tickets elsewhere.
-    pub notices: Vec<Notice>,
-    /// The others, and the claims of all from a cell on.
-    pub members: Option<(Vec<(u8, Beat)>, Ahead)>,
-    /// Places.
-    pub lease: Option<Lease>,
-    /// Rights granted,
-    pub granted: u32,
-    /// to be given back at once,
-    pub over: u32,
-    /// of which this node's fair share is so many,
-    pub fair: u32,
-    /// and whether somebody wants what is not there.
-    pub presses: bool,
-}
-
-/// Claims from a cell of fleet time on: open, and beginning.
-pub type Ahead = (u64, [u32; AHEAD], [u32; AHEAD]);
+use nap_core::nap::ledger::{cell_from, cell_of};
 
 #[derive(Clone, Debug, Default)]
 struct Data {
     marks: HashMap<Name, (u8, Use)>,
     open: BTreeMap<u64, i64>,
     begins: BTreeMap<u64, i64>,
-    beats: BTreeMap<u8, Beat>,
+    beats: BTreeMap<u8, (GateBeat, Micros)>,
     applied: BTreeMap<u8, u64>,
     inbox: BTreeMap<u8, Vec<Notice>>,
     /// How many of a node's notices were in its last answer.
@@ -192,11 +96,11 @@ impl Store {
     }
 
     /// Nodes that have beaten within the last three seconds.
-    fn alive(&self, now: Micros) -> impl Iterator<Item = (u8, Beat)> {
+    fn alive(&self, now: Micros) -> impl Iterator<Item = (u8, GateBeat)> {
         let alive = self.data.beats.iter();
         alive
-            .filter(move |(_, beat)| beat.heard + SILENT > now)
-            .map(|(node, beat)| (*node, *beat))
+            .filter(move |(_, (_, heard))| *heard + SILENT > now)
+            .map(|(node, (beat, _))| (*node, *beat))
     }
 
     /// A holder comes to `me`: is the ticket still good?
@@ -220,11 +124,10 @@ impl Store {
     fn mark(&mut self, name: &Name, me: u8, used: Use) {
         let before = self.data.marks.insert(*name, (me, used));
         if before.is_none_or(|(node, _)| node != me) && name.node != me {
-            self.data
-                .inbox
-                .entry(name.node)
-                .or_default()
-                .push((*name, true));
+            self.data.inbox.entry(name.node).or_default().push(Notice {
+                name: *name,
+                redeemed: true,
+            });
         }
     }
 
@@ -249,17 +152,11 @@ impl Store {
             if let Some(inbox) = self.data.inbox.get_mut(&me) {
                 inbox.drain(..noticed.min(inbox.len()));
             }
-            for note in &batch.notes {
+            for note in &batch.tales {
                 self.note(me, note);
             }
         }
-        self.data.beats.insert(
-            me,
-            Beat {
-                heard: now,
-                ..batch.beat
-            },
-        );
+        self.data.beats.insert(me, (batch.beat, now));
         for lease in &batch.holds {
             let slot = self
                 .data
@@ -301,7 +198,7 @@ impl Store {
         }
     }
 
-    fn note(&mut self, me: u8, note: &Told1) {
+    fn note(&mut self, me: u8, note: &Tale) {
         if let Some((from, to)) = note.window {
             let by = if note.more { 1 } else { -1 };
             for cell in cell_of(from)..cell_from(to) {
@@ -334,14 +231,17 @@ impl Store {
                         .inbox
                         .entry(note.name.node)
                         .or_default()
-                        .push((note.name, false));
+                        .push(Notice {
+                            name: note.name,
+                            redeemed: false,
+                        });
                 }
             }
             _ => {}
         }
     }
 
-    fn members(&mut self, now: Micros) -> (Vec<(u8, Beat)>, Ahead) {
+    fn members(&mut self, now: Micros) -> (Vec<(u8, GateBeat)>, Cells) {
         self.commands += 2;
         let base = cell_of(now);
         self.data.open = self.data.open.split_off(&base);
@@ -353,8 +253,12 @@ impl Store {
             }
             ahead
         };
-        let ahead = (base, cells(&self.data.open), cells(&self.data.begins));
-        (self.alive(now).collect(), ahead)
+        let cells = Cells {
+            base,
+            open: cells(&self.data.open),
+            begins: cells(&self.data.begins),
+        };
+        (self.alive(now).collect(), cells)
     }
 
     fn lease(&mut self, ask: &LeaseAsk) -> Option<Lease> {
@@ -373,23 +277,4 @@ impl Store {
         }
         None
     }
-}
-
-/// The claims of all as a node counts cells, whose clock is `offset` microseconds behind the fleet's. Its cells lie across
-/// two of the fleet's: the fuller one counts.
-pub fn inside(ahead: &Ahead, offset: i64) -> (Micros, [u32; AHEAD], [u32; AHEAD]) {
-    let (base, open, begins) = ahead;
-    let begin = Micros(base * CELL.0);
-    let first = Micros(begin.0.saturating_add_signed(-offset));
-    let partly = !first.0.is_multiple_of(CELL.0);
-    let (mut own_open, mut own_begins) = ([0; AHEAD], [0; AHEAD]);
-    for at in 0..AHEAD {
-        let before = at
-            .checked_sub(1)
-            .filter(|_| partly)
-            .map_or(0, |at| open[at]);
-        own_open[at] = open[at].max(before);
-        own_begins[at] = begins[at];
-    }
-    (first, own_open, own_begins)
 }

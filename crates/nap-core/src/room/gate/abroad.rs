@@ -6,7 +6,7 @@
 use super::redeeming::To;
 use super::standing::Standing;
 use super::{Gate, GateView};
-use crate::fleet::guests::{Name, Told, Use};
+use crate::fleet::guests::{Name, Told, Use, gate_number};
 use crate::fleet::notes::Event;
 use crate::fleet::stake::Abroad;
 use crate::micros::Micros;
@@ -121,6 +121,7 @@ impl GateView<'_> {
         (entry.slot != 0).then_some(Name {
             epoch: self.epoch,
             node: self.node,
+            gate: self.gate.number(),
             slot: entry.slot,
             index: entry.index,
         })
@@ -143,11 +144,12 @@ impl GateView<'_> {
 
     /// This place of a slot was sold.
     pub(super) fn note_sold(&mut self, (slot, index): (u32, u32), window: (Micros, Micros)) {
-        let (epoch, node) = (self.epoch, self.node);
+        let (epoch, node, gate) = (self.epoch, self.node, self.gate.number());
         if let Some(abroad) = &mut self.abroad {
             let name = Name {
                 epoch,
                 node,
+                gate,
                 slot,
                 index,
             };
@@ -308,6 +310,11 @@ fn event_of(to: To) -> Event {
 }
 
 impl Gate {
+    /// Its number at all nodes of the fleet.
+    pub fn number(&self) -> u32 {
+        gate_number(self.room_hash, self.gate_hash)
+    }
+
     /// The window of a place of an own slot.
     fn own_window(&self, slot: u32, index: u32) -> Option<(Micros, Micros)> {
         let slot = self.slots.slot(slot)?;
@@ -333,7 +340,7 @@ impl Gate {
     }
 
     /// Places to wait on, of which a part may be promised: accesses answered within the bound, as far as workers allow.
-    pub(super) fn places_abroad(&self, depth: u32) -> u32 {
+    pub fn places_abroad(&self, depth: u32) -> u32 {
         match self.terms.parked {
             0 => depth,
             parked => depth.min(parked),

@@ -1,0 +1,416 @@
+//! [`GateAgent`]: what a node tells the store of a gate, and hears. One message is on its way at a time.
+//!
+//! nap-agent drives it over a real store, nap-sim over a simulated one. All times are inside time but where it says so.
+
+use std::collections::BTreeMap;
+
+use super::gate::GateView;
+use crate::fleet::claims::in_ppm;
+use crate::fleet::exchange::{Answer, Batch, Cells, GateBeat, LeaseAsk, Tale};
+use crate::fleet::guests::{Name, Use};
+use crate::fleet::lease::{self, Lease, Stock};
+use crate::fleet::notes::Event;
+use crate::fleet::rights::{self, Need};
+use crate::fleet::share::{borne_by_all, promised};
+use crate::fleet::stake::{Ahead, Stake};
+use crate::fleet::weights::{Arrivals, shares};
+use crate::micros::Micros;
+use crate::nap::ledger::{CELL, claimed, early, window_of};
+use crate::nap::ticket_states::State;
+
+/// How often a node asks for the others.
+pub const EXCHANGE: Micros = Micros::from_secs(1);
+
+/// What the nodes share of a gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sharing {
+    /// Fleet time minus inside time, microseconds.
+    pub offset: i64,
+    /// Tickets are sold from leases of the fleet's slots.
+    pub leased: bool,
+    /// c of the whole fleet, in place of each node's own.
+    pub limit: Option<u32>,
+}
+
+impl Sharing {
+    /// Inside time in fleet time,
+    pub fn outside(&self, at: Micros) -> Micros {
+        Micros(at.0.saturating_add_signed(self.offset))
+    }
+
+    /// and back.
+    pub fn inside(&self, at: Micros) -> Micros {
+        Micros(at.0.saturating_add_signed(self.offset.saturating_neg()))
+    }
+}
+
+/// The agent of one gate.
+#[derive(Clone, Debug, Default)]
+pub struct GateAgent {
+    /// Not told yet.
+    tales: Vec<Tale>,
+    /// Marks that this node has made, and until when each counts: told again to a store that may have forgotten.
+    marks: BTreeMap<Name, (Use, Micros)>,
+    seq: u64,
+    exchanged: Micros,
+    /// The store's epoch and run when it was heard last.
+    met: Option<(u64, u64)>,
+    readings: BTreeMap<u8, Arrivals>,
+    /// The last lease of each slot, which no other node may have.
+    leases: BTreeMap<u64, Lease>,
+    /// The store is to be told of all of them.
+    tells_leases: bool,
+    /// C of a new slot, by the last exchange.
+    capacity: u32,
+    /// What it asked for last.
+    stocked: u32,
+    stock: Stock,
+    /// Leases for which the gate had no room.
+    pub unopened: u64,
+    /// Places sold since the last lease.
+    sold: u32,
+    /// Rights: Run Ready's limit.
+    pub rights: u32,
+    /// The most that ran at once, in this second and in the one before.
+    ran: [u32; 2],
+    ran_since: Micros,
+    need: Need,
+}
+
+impl GateAgent {
+    /// There is something to be told at once.
+    pub fn is_urgent(&self) -> bool {
+        let told_late = |tale: &Tale| matches!(tale.event, Some(Event::Sold) | None);
+        !self.tales.iter().all(told_late)
+    }
+
+    /// Accesses wait for rights that it has not asked for yet.
+    pub fn wants_rights(&self, running: u32, waiting: u32) -> bool {
+        let need = Need {
+            rights: self.rights,
+            running,
+            waiting,
+            ..self.need
+        };
+        need.asks() != 0
+    }
+
+    /// Few places are left to sell.
+    pub fn is_low(&self, stake: &Stake) -> bool {
+        // The gate's stock is counted with each message; meanwhile sales tell.
+        self.sold * 2 >= self.stocked || stake.starved != 0
+    }
+
+    /// Takes what the gate has noted.
+    pub fn take_notes(&mut self, view: &mut GateView<'_>, sharing: &Sharing) {
+        let lifetime = view.gate.terms.lifetime;
+        let Some(abroad) = &mut view.abroad else {
+            return;
+        };
+        while let Some(note) = abroad.stake.notes.take() {
+            let Some(event) = note.event() else { continue };
+            let window = (note.from < note.to)
+                .then(|| (sharing.outside(note.from), sharing.outside(note.to)));
+            let name = note.name();
+            let until = view.now + lifetime;
+            match event {
+                Event::Waits => self.marks.insert(name, (Use::Waits, until)),
+                Event::Runs => self.marks.insert(name, (Use::Used, until)),
+                Event::Left | Event::Unused => self.marks.remove(&name),
+                Event::Sold => {
+                    self.sold += 1;
+                    None
+                }
+            };
+            self.tales.push(Tale {
+                name,
+                event: Some(event),
+                window,
+                more: matches!(event, Event::Sold | Event::Left),
+            });
+        }
+    }
+
+    /// The store gave this node a ticket too late for the request that asked: unless it is used here all the same, it is
+    /// anybody's.
+    pub fn gives_back(&mut self, name: &Name) {
+        if !self.marks.contains_key(name) {
+            self.tales.push(Tale {
+                name: *name,
+                event: Some(Event::Unused),
+                window: None,
+                more: false,
+            });
+        }
+    }
+
+    /// The next message. None may be on its way. `arrivals`: accesses that have come to the gate.
+    pub fn next(&mut self, view: &mut GateView<'_>, sharing: &Sharing, arrivals: u64) -> Batch {
+        self.take_notes(view, sharing);
+        let now = view.now;
+        self.marks.retain(|_, (_, until)| *until > now);
+        let (running, waiting) = (view.permits.running(), view.permits.waiting());
+        let mut asks = 0;
+        if sharing.limit.is_some() {
+            asks = self.weighs_rights(view, running, waiting);
+        }
+        self.seq += 1;
+        let lease = match sharing.leased {
+            true => self.wanted(view, sharing),
+            false => None,
+        };
+        let (places, rate, claimed_s) = figures(view);
+        let running_rights = sharing.limit.map_or(0, |_| running);
+        let last = self.leases.values().next_back().copied();
+        Batch {
+            seq: self.seq,
+            tales: std::mem::take(&mut self.tales),
+            beat: GateBeat {
+                arrivals,
+                places,
+                rate,
+                claimed_s,
+                rights: self.rights.max(running_rights),
+                wants: running + waiting,
+            },
+            exchanges: self.exchanged + EXCHANGE <= now,
+            holds: match self.tells_leases {
+                true => self.leases.values().copied().collect(),
+                false => last.into_iter().collect(),
+            },
+            lease,
+            asks,
+        }
+    }
+
+    /// Gives back what is idle. How many more it asks for.
+    fn weighs_rights(&mut self, view: &GateView<'_>, running: u32, waiting: u32) -> u32 {
+        self.ran[0] = self.ran[0].max(running);
+        if self.ran_since + rights::IDLE <= view.now {
+            (self.ran, self.ran_since) = ([running, self.ran[0]], view.now);
+        }
+        self.need = Need {
+            rights: self.rights,
+            running,
+            waiting,
+            ran: self.ran[0].max(self.ran[1]),
+            ..self.need
+        };
+        let keeps = self.need.keeps();
+        if keeps < self.rights {
+            self.rights = keeps;
+            view.permits.set_rights(keeps);
+        }
+        self.need.asks()
+    }
+
+    /// Whether places are to be leased, and how many.
+    fn wanted(&mut self, view: &mut GateView<'_>, sharing: &Sharing) -> Option<LeaseAsk> {
+        let from = sells_from(view);
+        let stake = &mut *view.abroad.as_mut()?.stake;
+        let left = match std::mem::take(&mut stake.starved) {
+            0 => view.gate.slots.in_stock(from),
+            _ => 0,
+        };
+        if self.capacity == 0 || !Stock::is_low(left, self.stocked) {
+            return None;
+        }
+        self.stocked = self.stock.wanted(self.sold, view.now);
+        self.sold = 0;
+        Some(LeaseAsk {
+            from: sharing.outside(from),
+            wanted: self.stocked,
+            period: view.gate.terms.slot_period,
+            capacity: self.capacity,
+        })
+    }
+
+    /// The store has answered the message that was on its way. What has to be done about own tickets is done here. `was_away`:
+    /// it had been silent.
+    pub fn hears(
+        &mut self,
+        view: &mut GateView<'_>,
+        answer: &Answer,
+        sharing: &Sharing,
+        was_away: bool,
+    ) {
+        let met = self.met.replace((answer.epoch, answer.run));
+        self.tells_leases = met.is_some_and(|met| met != (answer.epoch, answer.run));
+        if let Some(abroad) = &mut view.abroad {
+            abroad.stake.leased = u32::from(sharing.leased && self.capacity != 0);
+        }
+        match met {
+            Some((epoch, _)) if epoch != answer.epoch => self.tells_everything(view, sharing),
+            Some((_, run)) if was_away || run != answer.run => self.tells_marks(),
+            _ => {}
+        }
+        for notice in &answer.notices {
+            let name = &notice.name;
+            if name.epoch != view.epoch {
+                continue;
+            }
+            match notice.redeemed {
+                true => {
+                    view.redeemed_elsewhere(name.slot, name.index);
+                }
+                false => view.left_elsewhere(name.slot, name.index),
+            }
+        }
+        if let Some((members, cells)) = &answer.members {
+            self.exchanged = view.now;
+            self.meets(view, members, cells, sharing);
+        }
+        if let Some(lease) = answer.lease.filter(|_| sharing.leased) {
+            self.leases(view, &lease, sharing);
+        }
+        if let Some(limit) = sharing.limit {
+            self.is_granted(view, answer, limit);
+        }
+    }
+
+    fn leases(&mut self, view: &mut GateView<'_>, lease: &Lease, sharing: &Sharing) {
+        let now = sharing.outside(view.now);
+        let passed = Micros(now.0.saturating_sub(lease.slot.period.0));
+        self.leases
+            .retain(|_, held| held.slot.start_of(held.slot.capacity) > passed);
+        self.leases.insert(lease.slot.number, *lease);
+        let start = sharing.inside(lease.start());
+        let opened = view.open_leased(start, lease.period(), lease.places);
+        self.unopened += u64::from(!opened);
+    }
+
+    fn is_granted(&mut self, view: &mut GateView<'_>, answer: &Answer, limit: u32) {
+        let nodes = view.abroad.as_ref().map_or(1, |abroad| abroad.stake.nodes);
+        let before = self.rights;
+        self.rights = (before + answer.granted).saturating_sub(answer.over);
+        self.need.presses = answer.presses;
+        self.need.fair = answer.fair;
+        self.need.keeps_one = limit >= 2 * nodes;
+        if self.rights != before {
+            view.permits.set_rights(self.rights);
+            view.serve();
+        }
+    }
+
+    /// A store that may lack the last marks is told all that still count.
+    fn tells_marks(&mut self) {
+        let marks = self.marks.iter().map(|(name, (used, _))| Tale {
+            name: *name,
+            event: Some(match used {
+                Use::Waits => Event::Waits,
+                Use::Used => Event::Runs,
+            }),
+            window: None,
+            more: false,
+        });
+        let mut all: Vec<Tale> = marks.collect();
+        all.append(&mut self.tales);
+        self.tales = all;
+    }
+
+    /// An emptied store is told of all claims, too: those of what has not been told yet are among them.
+    fn tells_everything(&mut self, view: &mut GateView<'_>, sharing: &Sharing) {
+        self.take_notes(view, sharing);
+        for tale in &mut self.tales {
+            tale.window = None;
+        }
+        self.tells_marks();
+        let gate = &*view.gate;
+        let (epoch, node, number) = (view.epoch, view.node, gate.number());
+        let unredeemed = gate.slots.sold_places().filter_map(|(slot, index)| {
+            let position = gate.slots.position(slot.seq, index)?;
+            let good = matches!(gate.states.state(position), State::Sold | State::Called);
+            let start = slot.start_of(index);
+            let (from, to) = window_of(start, start + slot.prime(), slot.bound());
+            good.then(|| Tale {
+                name: Name {
+                    epoch,
+                    node,
+                    gate: number,
+                    slot: slot.seq,
+                    index,
+                },
+                event: None,
+                window: Some((sharing.outside(from), sharing.outside(to))),
+                more: true,
+            })
+        });
+        self.tales.extend(unredeemed);
+    }
+
+    fn meets(
+        &mut self,
+        view: &mut GateView<'_>,
+        members: &[(u8, GateBeat)],
+        cells: &Cells,
+        sharing: &Sharing,
+    ) {
+        let lives = |node: &u8| members.iter().any(|(one, _)| one == node);
+        self.readings.retain(|node, _| lives(node));
+        let mut lately = Vec::with_capacity(members.len());
+        for (node, beat) in members {
+            let reading = self.readings.entry(*node).or_default();
+            reading.read(beat.arrivals);
+            lately.push(reading.lately());
+        }
+        let shares = shares(&lately);
+        let mine = members.iter().position(|(node, _)| *node == view.node);
+        let share = mine.and_then(|at| shares.get(at).copied()).unwrap_or(1.0);
+        let nodes = (members.len() as u32).max(1);
+        let (period, margin) = (view.gate.terms.slot_period, view.laws.eta * view.gate.phi());
+        let Some(abroad) = &mut view.abroad else {
+            return;
+        };
+        let stake = &mut *abroad.stake;
+        let borne = members.iter().zip(&shares).map(|((_, beat), share)| {
+            let psi = promised(nodes, beat.places, stake.spare != 0);
+            (psi * f64::from(beat.places), *share)
+        });
+        let borne = borne_by_all(borne);
+        stake.nodes = nodes;
+        stake.share_ppm = in_ppm(share);
+        let rate: f64 = members.iter().map(|(_, beat)| beat.rate).sum();
+        let claimed = members.iter().map(|(_, beat)| beat.claimed_s);
+        let claimed = Micros::from_secs_f64(claimed.fold(0.0, f64::max));
+        self.capacity = lease::capacity(period, rate, margin, borne, claimed);
+        stake.own_most = ((borne * share) as u32).max(1);
+        stake.all = inside(cells, sharing);
+        // What has not been told yet is not among these.
+        for tale in &self.tales {
+            if let Some((from, to)) = tale.window {
+                let (from, to) = (sharing.inside(from), sharing.inside(to));
+                stake.all.count(from, to, tale.more);
+            }
+        }
+    }
+}
+
+/// L, X and the length of a window in seconds, as the gate sees them now.
+fn figures(view: &GateView<'_>) -> (u32, f64, f64) {
+    let gate = &*view.gate;
+    let rate = gate.rate(view.permits);
+    let depth = gate.depth(rate);
+    let prime = gate.prime(rate, depth, &view.laws.sale);
+    let window = claimed(prime, gate.terms.bound).as_secs_f64();
+    (gate.places_abroad(depth), rate, window)
+}
+
+/// The first start that can be sold.
+fn sells_from(view: &GateView<'_>) -> Micros {
+    let gate = &*view.gate;
+    let rate = gate.rate(view.permits);
+    let prime = gate.prime(rate, gate.depth(rate), &view.laws.sale);
+    view.now + gate.terms.bound + early(prime, gate.terms.bound)
+}
+
+/// The claims of all as this node counts cells. Its cells lie across two of the fleet's: the fuller one counts.
+fn inside(cells: &Cells, sharing: &Sharing) -> Ahead {
+    let first = sharing.inside(Micros(cells.base * CELL.0));
+    let mut open = cells.open;
+    if !first.0.is_multiple_of(CELL.0) {
+        for (at, own) in open.iter_mut().enumerate().skip(1) {
+            *own = (*own).max(cells.open[at - 1]);
+        }
+    }
+    Ahead::told(first, open, cells.begins)
+}
