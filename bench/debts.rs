@@ -107,6 +107,7 @@ fn segment() -> Segment {
         executors: 0,
         flights: 0,
         session_sets: 0,
+        guest_sets: 0,
     };
     Segment::anonymous(dims).expect("shared memory")
 }

@@ -11,8 +11,11 @@ use crate::latch::Latch;
 use nap_core::bwshare::table::Stripe;
 use nap_core::bwshare::trace::TraceSet;
 use nap_core::fleet::NODES;
+use nap_core::fleet::guests::GuestSet;
+use nap_core::fleet::letters::{LETTERS, Letter};
 use nap_core::fleet::link::Link;
 use nap_core::fleet::member::Member;
+use nap_core::fleet::stake::Stake;
 use nap_core::nap::client_caps::ClientCaps;
 use nap_core::oxthas::executor::Executor;
 use nap_core::oxthas::flight::Flight;
@@ -97,6 +100,12 @@ pub enum Kind {
     Link = 23,
     /// Nodes of the fleet, each at its number.
     Members = 28,
+    /// What each gate knows of the fleet; none without a store.
+    Stakes = 29,
+    /// Holders whose ticket another node sold; likewise.
+    Guests = 30,
+    /// What requests ask the store; likewise.
+    Letters = 31,
 }
 
 /// One line of the directory. Written when the segment is made.
@@ -147,6 +156,8 @@ pub struct Dims {
     pub flights: u32,
     /// Sets of sessions.
     pub session_sets: u32,
+    /// Sets of guests; 0: this server is no node of a fleet, and has none of its tables.
+    pub guest_sets: u32,
 }
 
 impl Dims {
@@ -157,6 +168,10 @@ impl Dims {
         let trace_sets = self.stripes.saturating_mul(self.trace_sets);
         let polls = EVENTS.saturating_add(self.gates);
         let flights = if self.executors > 0 { self.flights } else { 0 };
+        let (stakes, letters) = match self.guest_sets {
+            0 => (0, 0),
+            _ => (self.gates, LETTERS),
+        };
         let wanted = [
             (Kind::Children, size_of::<Child>(), self.children),
             (Kind::Permits, size_of::<Permits>(), self.gates),
@@ -185,6 +200,9 @@ impl Dims {
             (Kind::Parked, size_of::<AtomicU32>(), self.places),
             (Kind::Link, size_of::<Link>(), 1),
             (Kind::Members, size_of::<Member>(), NODES as u32 + 1),
+            (Kind::Stakes, size_of::<Stake>(), stakes),
+            (Kind::Guests, size_of::<GuestSet>(), self.guest_sets),
+            (Kind::Letters, size_of::<Letter>(), letters),
         ];
         for (kind, entry, count) in wanted {
             directory[kind as usize] = Section {
@@ -214,7 +232,7 @@ impl Section {
 
     /// Is it taken over from an older segment as it is, entry by entry? Sessions and debts are by their
     /// keys. What is known of balancer members is from the last minutes, and of a fleet from the last second: both
-    /// stay behind.
+    /// stay behind, but for the guests' tickets that were used.
     pub fn is_copied(&self) -> bool {
         let apart = [
             Kind::Sessions,
@@ -227,6 +245,8 @@ impl Section {
             Kind::Flights,
             Kind::Link,
             Kind::Members,
+            Kind::Stakes,
+            Kind::Letters,
         ];
         self.kind != 0 && !apart.map(|kind| kind as u32).contains(&self.kind)
     }

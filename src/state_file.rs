@@ -205,6 +205,7 @@ mod tests {
         executors: 0,
         flights: 0,
         session_sets: 0,
+        guest_sets: 0,
     };
 
     struct Dir(PathBuf);

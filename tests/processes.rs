@@ -53,6 +53,7 @@ const DIMS: Dims = Dims {
     executors: 0,
     flights: 0,
     session_sets: 2,
+    guest_sets: 2,
 };
 
 /// The test's own counts, shared by all its processes. All zero at first.

@@ -156,6 +156,7 @@ pub(super) fn arrival<'q>(here: &Here<'_>, q: Request<'q>, carried: &'q Carried)
         secondary: access.has(flag::SECONDARY),
         tickets,
         of_visit,
+        told: None,
         forged: carried.forged,
         part: carried.part,
         client: q.client,

@@ -29,6 +29,7 @@ use nap_core::bwshare::table::stripes_for;
 use nap_core::bwshare::trace::ROWS;
 use nap_core::conf::bwshare::{CLIENTS, TRACE};
 use nap_core::conf::{AnyConf, RoomConf, ServerConf, StoreConf};
+use nap_core::fleet::guests;
 use nap_core::nap::ticket::{Key, Keys, name_hash};
 use nap_core::room::atomic;
 use nap_core::room::children::Workers;
@@ -67,6 +68,8 @@ pub const CALLS: nap_server_calls = nap_server_calls {
 const SPARE: usize = 8;
 /// Sessions remembered by default: 4 MB, untouched until sessions need it.
 const SESSIONS: u64 = 16 << 10;
+/// Guests by default: 512 KB.
+const GUESTS: u64 = 16 << 10;
 
 unsafe extern "C" fn segment_open(
     segment: *mut nap_segment,
@@ -203,8 +206,21 @@ fn dims(server: &ServerConf, rooms: usize, gates: usize) -> Dims {
         stripes,
         trace_sets,
         session_sets: sets_for(sessions),
+        guest_sets: guest_sets(server),
         executors: executors(server),
         flights: from_mpm.saturating_add(64),
+    }
+}
+
+/// Sets for the guests of a fleet's node.
+fn guest_sets(server: &ServerConf) -> u32 {
+    let guests = match server.table_guests {
+        n if n > 0 => n as u64,
+        _ => GUESTS,
+    };
+    match server.store.is_used() {
+        true => guests::sets_for(guests),
+        false => 0,
     }
 }
 

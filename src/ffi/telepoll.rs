@@ -129,6 +129,7 @@ mod tests {
             executors: 0,
             flights: 0,
             session_sets: 0,
+            guest_sets: 0,
         };
         let segment = Segment::anonymous(dims).expect("shared memory");
         let force = |names: &[&str]| {

@@ -283,6 +283,7 @@ mod tests {
             executors: 0,
             flights: 0,
             session_sets: 0,
+            guest_sets: 0,
         };
         Segment::anonymous(dims).expect("shared memory")
     }

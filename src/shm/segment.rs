@@ -13,10 +13,12 @@
 //!    │ polls    [Event]     atomics: of the site's own events, then one a gate   │
 //!    │ controls [Control]   atomics: what is set by hand, one entry a gate       │
 //!    │ link     [1]         atomics: the agent, and the store of the fleet       │
+//!    │ letters  [Letter]    atomics: what requests ask the store                 │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under the lock ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ rooms [Room]   gates [Gate]   places head [1]   places [Place]            │
 //!    │ history [1]    clients [1]    pages [Page]    pacing [PageScheduler]      │
 //!    │ pacer [1]    starts [Starts]   sessions [SessionSet]    members [Member]  │
+//!    │ stakes [Stake]                 guests [GuestSet]                          │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ each stripe under its own ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ debt latches [Latch]  debts [Stripe]  trace [TraceSet]                    │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under a lock in it ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
@@ -31,6 +33,7 @@
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::time::Duration;
 
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
@@ -39,7 +42,9 @@ use super::lock::{Lock, LockHeld, Taken};
 use super::shared::Shared;
 use super::{clock, futex};
 use crate::layout::{EVENTS, Kind, SECTIONS, Section, by_kind};
-use nap_core::fleet::link::Link;
+use nap_core::fleet::guests::{Name, Told};
+use nap_core::fleet::letters::Letter;
+use nap_core::fleet::link::{Heard, Link};
 use nap_core::fleet::member::Member;
 use nap_core::micros::Micros;
 use nap_core::nap::laws::Laws;
@@ -268,6 +273,64 @@ impl Segment {
         self.atomics(Kind::Link).first()
     }
 
+    /// What requests ask the store; empty where there is no fleet.
+    pub fn letters(&self) -> &'static [Letter] {
+        self.atomics(Kind::Letters)
+    }
+
+    /// Rings for the agent.
+    pub fn ring_agent(&self) {
+        if let Some(link) = self.link() {
+            link.bell.fetch_add(1, SeqCst);
+            futex::wake(&link.bell);
+        }
+    }
+
+    /// Sleeps until somebody rings for the agent, or so long: not at all if that was so since the bell was `seen`.
+    pub fn wait_for_bell(&self, seen: u32, span: Duration) {
+        if let Some(link) = self.link() {
+            futex::wait(&link.bell, seen, span);
+        }
+    }
+
+    /// Asks the store about a ticket, through the agent, on behalf of a child of this entry: waits for `patience` at most.
+    pub fn ask_store(&self, name: &Name, child: u16, patience: Duration) -> Told {
+        let Some(link) = self.link() else {
+            return Told::Silent;
+        };
+        let now = self.now();
+        let letters = self.letters();
+        let first = name.index as usize % letters.len().max(1);
+        let posted = letters[first..].iter().chain(&letters[..first]);
+        let posted = posted.map(|letter| Some((letter, letter.post(name, child)?)));
+        let asked = link.is_to_be_asked(now).then(|| posted.flatten().next());
+        let Some((letter, posted)) = asked.flatten() else {
+            link.note_heard(Heard::Away, now);
+            return Told::Silent;
+        };
+        self.ring_agent();
+        let until = now + Micros(patience.as_micros() as u64);
+        loop {
+            let left = until - self.now();
+            match letter.waits(posted) {
+                Some((word, value)) if left > Micros::ZERO => {
+                    futex::wait(word, value, Duration::from_micros(left.0));
+                }
+                _ => break,
+            }
+        }
+        let told = letter.hear(posted).unwrap_or(Told::Silent);
+        link.note_heard(Heard::of(told), self.now());
+        told
+    }
+
+    /// The store's answer to a letter. False: nobody waits for it any more.
+    pub fn answer_letter(&self, letter: &Letter, told: Told) -> bool {
+        let heard = letter.answer(told);
+        futex::wake(letter.word());
+        heard
+    }
+
     /// The children.
     pub fn children(&self) -> &'static [Child] {
         self.atomics(Kind::Children)
@@ -352,6 +415,9 @@ impl Segment {
             self.debts()
                 .into_iter()
                 .for_each(|debts| debts.free_of(at as u32));
+            self.letters()
+                .iter()
+                .for_each(|letter| letter.sweep(at as u16));
             child.pid.store(0, SeqCst);
             if let Some(life) = life {
                 self.locked(|tables| tables.sweep(life));
@@ -461,8 +527,8 @@ impl Segment {
                 sets: self.locked_section(Kind::Sessions, held),
             },
             controls: self.atomics(Kind::Controls),
-            stakes: &mut [],
-            guests: &mut [],
+            stakes: self.locked_section(Kind::Stakes, held),
+            guests: self.locked_section(Kind::Guests, held),
             history: self.locked_section(Kind::History, held).first_mut()?,
             clients: self.locked_section(Kind::Clients, held).first_mut()?,
             children: self.atomics(Kind::Children),
@@ -484,7 +550,11 @@ impl Segment {
         match wakes.listed() {
             Some(places) => {
                 for &place in places {
-                    self.wake_word(place).into_iter().for_each(futex::wake);
+                    let Some(word) = self.wake_word(place) else {
+                        self.ring_agent();
+                        continue;
+                    };
+                    futex::wake(word);
                     // An entry that a dead child has left may ring one bell too many, but none is missed.
                     let parked = |child: u32| (child != 0).then_some(child | LOOK);
                     let told = self
@@ -498,6 +568,7 @@ impl Segment {
             None => {
                 self.atomics(Kind::Wakes).iter().for_each(futex::wake);
                 (0..self.children().len() as u32).for_each(|child| self.ring(child));
+                self.ring_agent();
             }
         }
     }

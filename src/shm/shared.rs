@@ -1,7 +1,10 @@
 //! [`Shared`]: the marker of types that may live in the segment.
 
+use nap_core::fleet::guests::GuestSet;
+use nap_core::fleet::letters::Letter;
 use nap_core::fleet::link::Link;
 use nap_core::fleet::member::Member;
+use nap_core::fleet::stake::Stake;
 use nap_core::nap::client_caps::ClientCaps;
 use nap_core::room::Room;
 use nap_core::room::children::Child;
@@ -35,5 +38,5 @@ macro_rules! shared {
 
 shared! {
     AtomicU32, Child, Room, Permits, Gate, PlacesHead, Place, History, ClientCaps, Starts, SessionSet, Control,
-    Recent, Page, PageScheduler, Pacer, Event, Link, Member,
+    Recent, Page, PageScheduler, Pacer, Event, Link, Member, Stake, GuestSet, Letter,
 }

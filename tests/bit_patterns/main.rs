@@ -31,6 +31,7 @@ const DIMS: Dims = Dims {
     executors: 0,
     flights: 0,
     session_sets: 2,
+    guest_sets: 2,
 };
 
 /// CPU seconds that the whole process may use; it uses a few per cent of them.

@@ -299,6 +299,7 @@ impl Server {
             stood: Micros(self.rng.bits()),
             secondary: false,
             tickets,
+            told: None,
             forged: false,
             of_visit: &[],
             part: Part::Call,

@@ -232,6 +232,7 @@ pub fn state_file(data: &[u8]) {
         executors: 0,
         flights: 0,
         session_sets: 2,
+        guest_sets: 2,
     };
     let name = format!("nap-fuzz-{}", std::process::id());
     let dir = std::env::temp_dir().join(name);

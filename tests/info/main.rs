@@ -33,6 +33,7 @@ const DIMS: Dims = Dims {
     executors: 0,
     flights: 0,
     session_sets: 2,
+    guest_sets: 0,
 };
 
 const PREFORK: Workers = Workers {

@@ -16,6 +16,7 @@
 //!   lease     fleet slots: consecutive places that a node may sell
 //!   rights    a shared limit, split into whole permits
 //!
+//!   letters   what requests ask the store, and wait for
 //!   guests    holders whose ticket another node sold
 //!   notes     what happened to tickets here, for the agent to tell the store
 //!   stake     what a gate knows of its fleet
@@ -27,6 +28,7 @@ pub mod claims;
 pub mod exchange;
 pub mod guests;
 pub mod lease;
+pub mod letters;
 pub mod link;
 pub mod member;
 pub mod notes;

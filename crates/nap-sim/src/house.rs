@@ -1,7 +1,6 @@
 //! [`Simulated`]: what an access finds around it in a simulated world; [`arrival`]: with what it usually comes.
 
 use super::state::State;
-use nap_core::fleet::guests::{Name, Told};
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::room::Tables;
@@ -33,8 +32,6 @@ pub struct Simulated<'w> {
     pub waiting: Waiting,
     /// Connections that no worker has taken up.
     pub outside: u32,
-    /// What the store has said of a ticket that the access brings.
-    pub told: Option<(Name, Told)>,
     /// The tables that tell a member have been asked.
     pub asked_members: bool,
     /// What is to be woken after the call.
@@ -65,10 +62,6 @@ impl House for Simulated<'_> {
     fn sessions(&self, home: u32) -> Option<(u32, u32)> {
         let lobby = self.lobby.filter(|_| home != 0)?;
         Some((0, lobby))
-    }
-
-    fn told(&self) -> Option<(Name, Told)> {
-        self.told
     }
 
     fn child(&self) -> &Child {
@@ -114,6 +107,7 @@ pub fn arrival(owner: Owner, tickets: &[Ticket]) -> Arrival<'_> {
         stood: Micros::ZERO,
         secondary: false,
         tickets,
+        told: None,
         forged: false,
         of_visit: &[],
         part: Part::Call,

@@ -105,6 +105,7 @@ impl Segment {
             executors: 1,
             flights: 1,
             session_sets: 1,
+            guest_sets: 1,
         };
         let (known, here) = (one_each.plan().0, self.head().directory());
         let alike = |(one, other): (&Section, &Section)| one.is_like(other);

@@ -23,6 +23,7 @@ fn a_permit_claimed_for_a_waiter_under_a_death_is_not_lost() {
         executors: 0,
         flights: 0,
         session_sets: 0,
+        guest_sets: 0,
     };
     let segment = Segment::anonymous(dims).expect("shared memory");
     let life = segment.child_starts(1).expect("room");
@@ -48,6 +49,7 @@ fn a_permit_claimed_for_a_waiter_under_a_death_is_not_lost() {
             stood: Micros::ZERO,
             secondary: false,
             tickets: &[],
+            told: None,
             forged: false,
             of_visit: &[],
             part: Part::Beside,
@@ -101,6 +103,7 @@ const SMALL: Dims = Dims {
     executors: 0,
     flights: 0,
     session_sets: 4,
+    guest_sets: 0,
 };
 
 #[test]
@@ -204,6 +207,7 @@ fn each_event_has_polls_of_its_own() {
         executors: 0,
         flights: 0,
         session_sets: 0,
+        guest_sets: 0,
     };
     let segment = Segment::anonymous(dims).expect("shared memory");
     for (n, event) in segment.events().iter().enumerate() {
@@ -225,6 +229,7 @@ fn another_program_takes_a_segment_only_if_each_section_is_as_it_knows_it() {
         executors: 0,
         flights: 0,
         session_sets: 0,
+        guest_sets: 0,
     };
     let (segment, file) = Segment::made(dims).expect("shared memory");
     let size = dims.bytes() as u64;

@@ -21,6 +21,8 @@ ServerConf {
     table_trace: i64 = UNSET;
     /// Sessions remembered.
     table_sessions: i64 = UNSET;
+    /// `NapTables guests=`.
+    table_guests: i64 = UNSET;
     /// `NapPark`: 1 On, 0 Off, [`UNSET`]: On where possible.
     park: i64 = UNSET;
     /// The path of the ticket page; empty: [`TICKET_PATH`].
@@ -192,7 +194,7 @@ impl ServerConf {
     }
 
     fn tables(&mut self, args: &[&str]) -> Result<(), String> {
-        const NAMES: &str = "waiters=, clients=, trace= and sessions=";
+        const NAMES: &str = "waiters=, clients=, trace=, sessions= and guests=";
         if args.is_empty() {
             return Err(format!("NapTables: wants at least one of {NAMES}"));
         }
@@ -202,6 +204,7 @@ impl ServerConf {
                 Some(("clients", _)) => (&mut self.table_clients, K..=16 * M),
                 Some(("trace", _)) => (&mut self.table_trace, 0..=16 * M),
                 Some(("sessions", _)) => (&mut self.table_sessions, K..=16 * M),
+                Some(("guests", _)) => (&mut self.table_guests, K..=M),
                 _ => return Err(unknown_option(Tables, option, NAMES)),
             };
             *field = option_value(Tables, option, Words::size(range))?;

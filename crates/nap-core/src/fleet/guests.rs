@@ -87,6 +87,11 @@ pub struct GuestSet {
     guests: [Guest; WAYS],
 }
 
+/// How many sets hold so many guests.
+pub fn sets_for(guests: u64) -> u32 {
+    u32::try_from(guests.div_ceil(WAYS as u64).max(1)).unwrap_or(u32::MAX)
+}
+
 /// The table, borrowed under the lock.
 #[derive(Debug)]
 pub struct Guests<'a> {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use super::guests::Told;
 use super::trouble::Trouble;
 use crate::micros::Micros;
 
@@ -27,6 +28,48 @@ pub enum Standing {
     /// It runs alone, and [`Link::trouble`] says why.
     Alone = 3,
 }
+
+/// What became of a letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Heard {
+    /// The ticket is this node's.
+    Mine = 0,
+    /// It was used elsewhere.
+    Used = 1,
+    /// Its access waits elsewhere.
+    Waits = 2,
+    /// There was no answer in time,
+    Silent = 3,
+    /// or nobody was asked: the store is away, or all letters are on their way.
+    Away = 4,
+}
+
+impl Heard {
+    /// What a request was told.
+    pub fn of(told: Told) -> Heard {
+        match told {
+            Told::Mine => Heard::Mine,
+            Told::Used => Heard::Used,
+            Told::Waits => Heard::Waits,
+            Told::Silent => Heard::Silent,
+        }
+    }
+
+    /// All of them, in their order.
+    pub const ALL: [Heard; 5] = [
+        Heard::Mine,
+        Heard::Used,
+        Heard::Waits,
+        Heard::Silent,
+        Heard::Away,
+    ];
+}
+
+/// After so many letters without an answer none is sent,
+const SILENCES: u32 = 3;
+/// for so long.
+const SILENCE: Micros = Micros::from_secs(1);
 
 impl Standing {
     fn of(number: u32) -> Standing {
@@ -73,6 +116,14 @@ pub struct Link {
     pub starts: AtomicU64,
     /// The fleet's epoch: the store makes it once, and anew if it has been emptied.
     pub epoch: AtomicU64,
+    /// Rung by children when there is something for the agent to do at once; it sleeps on this.
+    pub bell: AtomicU32,
+    /// Letters in a row that had no answer in time.
+    unanswered: AtomicU32,
+    /// Inside time of the last of them, microseconds.
+    unanswered_at: AtomicU64,
+    /// Letters by what was heard: see [`Heard`].
+    heard: [AtomicU64; Heard::ALL.len()],
 }
 
 impl Link {
@@ -108,6 +159,31 @@ impl Link {
         if standing == Standing::Away {
             self.outages.fetch_add(1, Relaxed);
         }
+    }
+
+    /// Is the store to be asked at `now`, and will a request soon have its answer?
+    pub fn is_to_be_asked(&self, now: Micros) -> bool {
+        let silent = self.unanswered.load(Relaxed) >= SILENCES;
+        let at = Micros(self.unanswered_at.load(Relaxed));
+        self.standing(now) == Standing::Joined && (!silent || now - at >= SILENCE)
+    }
+
+    /// This became of a letter at `now`.
+    pub fn note_heard(&self, heard: Heard, now: Micros) {
+        match heard {
+            Heard::Silent => {
+                self.unanswered.fetch_add(1, Relaxed);
+                self.unanswered_at.store(now.0, Relaxed);
+            }
+            Heard::Away => {}
+            Heard::Mine | Heard::Used | Heard::Waits => self.unanswered.store(0, Relaxed),
+        }
+        self.heard[heard as usize].fetch_add(1, Relaxed);
+    }
+
+    /// How many letters of which this became.
+    pub fn heard(&self, heard: Heard) -> u64 {
+        self.heard[heard as usize].load(Relaxed)
     }
 
     /// The store has answered at `now`, after `trip`.

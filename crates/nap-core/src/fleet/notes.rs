@@ -95,11 +95,12 @@ impl Notes {
         }; NOTES],
     };
 
-    /// This happened; `window`: whose claim it has changed.
-    pub fn write(&mut self, name: &Name, event: Event, window: Option<(Micros, Micros)>) {
-        if self.written.wrapping_sub(self.taken) as usize >= NOTES {
+    /// This happened; `window`: whose claim it has changed. True: the agent should take them, as half the room is used.
+    pub fn write(&mut self, name: &Name, event: Event, window: Option<(Micros, Micros)>) -> bool {
+        let waiting = self.written.wrapping_sub(self.taken) as usize;
+        if waiting >= NOTES {
             self.lost = self.lost.saturating_add(1);
-            return;
+            return true;
         }
         let (from, to) = window.unwrap_or_default();
         self.ring[self.written as usize % NOTES] = Note {
@@ -113,6 +114,12 @@ impl Notes {
             to,
         };
         self.written = self.written.wrapping_add(1);
+        waiting >= NOTES / 2
+    }
+
+    /// What has not been taken is nothing to anybody any more.
+    pub fn begin_anew(&mut self) {
+        self.taken = self.written;
     }
 
     /// The oldest note, which is gone then.

@@ -87,6 +87,9 @@ pub struct Stake {
     pub leased: u32,
     /// 1: a ticket could not be sold, as no leased place was good enough; the agent takes more, and clears it.
     pub starved: u32,
+    /// The agent is rung after so many more sales: it has to take more places by then; 0: it need not be.
+    pub rings_after: u32,
+    _pad: u32,
     /// p of this node.
     pub homing: Homing,
     /// o: the claims of all nodes.
@@ -108,12 +111,21 @@ impl Stake {
         own_most: 0,
         leased: 0,
         starved: 0,
+        rings_after: 0,
+        _pad: 0,
         homing: Homing::EMPTY,
         all: Ahead::EMPTY,
         notes: Notes::EMPTY,
         guests: 0,
         gave_way: 0,
     };
+
+    /// It is in no fleet any more, or in none yet.
+    pub fn leave(&mut self) {
+        (self.nodes, self.leased, self.starved) = (0, 0, 0);
+        self.rings_after = 0;
+        self.notes.begin_anew();
+    }
 
     /// How many windows may be open here at a time for newcomers' tickets, where `places` are there for holders.
     pub fn sellable(&self, places: u32) -> u32 {
@@ -173,13 +185,21 @@ pub struct Abroad<'a> {
 }
 
 impl Abroad<'_> {
-    /// This happened to a ticket. `window`: whose claim has changed, if any has.
-    pub fn note(&mut self, name: &Name, event: Event, window: Option<(Micros, Micros)>) {
+    /// This happened to a ticket. `window`: whose claim has changed, if any has. True: the agent should hear of it at
+    /// once.
+    pub fn note(&mut self, name: &Name, event: Event, window: Option<(Micros, Micros)>) -> bool {
         if let Some((from, to)) = window {
             let more = matches!(event, Event::Sold | Event::Left);
             self.stake.all.count(from, to, more);
         }
-        self.stake.notes.write(name, event, window);
+        let many = self.stake.notes.write(name, event, window);
+        if event != Event::Sold {
+            return true;
+        }
+        let left = &mut self.stake.rings_after;
+        let sold_enough = *left == 1;
+        *left = left.saturating_sub(1);
+        sold_enough || many
     }
 }
 

@@ -34,7 +34,6 @@ use super::permits::Permits;
 use super::recent::Recent;
 use super::stay::{Membership, Stay, StayView};
 use super::verdict::Verdict;
-use crate::fleet::guests::{Name, Told};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 
@@ -164,12 +163,6 @@ pub trait House {
 
     /// The sessions of the room that [`Access::home`] names: their room and their session gate.
     fn sessions(&self, _home: u32) -> Option<(u32, u32)> {
-        None
-    }
-
-    /// What the store has said of a ticket that the access brings, where it was asked.
-    #[inline]
-    fn told(&self) -> Option<(Name, Told)> {
         None
     }
 

@@ -3,6 +3,7 @@
 use super::children::Parking;
 use super::owner::Owner;
 use super::part::Part;
+use crate::fleet::guests::{Name, Told};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 
@@ -30,6 +31,8 @@ pub struct Arrival<'a> {
     pub tickets: &'a [Ticket],
     /// Tickets that came along with it and are for the page beside which it is fetched.
     pub of_visit: &'a [Ticket],
+    /// What the store has said of a ticket that it brings, where it was asked.
+    pub told: Option<(Name, Told)>,
     /// It carried something that claimed to be a ticket and was not genuine.
     pub forged: bool,
     /// What it is to the visit: this tells whether it is sold a ticket, and which it may use.

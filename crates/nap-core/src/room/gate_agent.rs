@@ -159,6 +159,10 @@ impl GateAgent {
             true => self.wanted(view, sharing),
             false => None,
         };
+        if let Some(abroad) = &mut view.abroad {
+            let low = self.stocked / 2;
+            abroad.stake.rings_after = if sharing.leased { low.max(1) } else { 0 };
+        }
         let (places, rate, claimed_s) = figures(view);
         let running_rights = sharing.limit.map_or(0, |_| running);
         let last = self.leases.values().next_back().copied();

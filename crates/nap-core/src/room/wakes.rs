@@ -3,6 +3,9 @@
 /// If there are more than this, everybody is woken to look for themselves.
 const LISTED: usize = 64;
 
+/// Stands for the agent, in place of a place.
+pub const AGENT: u32 = u32::MAX;
+
 /// Places to wake, collected under the lock.
 #[derive(Clone, Debug)]
 pub struct Wakes {
@@ -30,6 +33,13 @@ impl Wakes {
                 self.len += 1;
             }
             None => self.overflow = true,
+        }
+    }
+
+    /// Ring for the agent of the fleet, too: there is something to tell the store at once.
+    pub fn ring_agent(&mut self) {
+        if !self.places[..self.len].contains(&AGENT) {
+            self.push(AGENT);
         }
     }
 

@@ -190,11 +190,11 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         name: "NapTables",
         set_by: Server,
-        syntax: "NapTables waiters=n clients=n trace=n sessions=n",
-        default: "from the MPM and 16,384 where nobody waits on workers, 128K, 16K, 16K",
+        syntax: "NapTables waiters=n clients=n trace=n sessions=n guests=n",
+        default: "from the MPM and 16,384 where nobody waits on workers, 128K, 16K, 16K, 16K",
         place: "server",
-        help: "sizes of tables: clients= trace= sessions= waiters=",
-        text: "table sizes: places to wait, clients in debt and clients shown (BwShare), sessions. They change only at a full restart",
+        help: "sizes of tables: clients= trace= sessions= waiters= guests=",
+        text: "table sizes: places to wait, clients in debt and clients shown (BwShare), sessions, and with `NapStore` tickets of other front ends in use here. They change only at a full restart",
         shipped: "\
 # Places to wait, clients in debt and clients shown; they change at a full restart only.
 #NapTables clients=128K trace=16K

@@ -333,7 +333,6 @@ impl Fleet {
             workers,
             waiting: Waiting::ByWorkers(workers),
             outside: node.backlog.len() as u32,
-            told: access.told,
             asked_members: false,
             wakes: Vec::new(),
             state: &mut node.state,
@@ -352,6 +351,7 @@ impl Fleet {
         let mut arrival = Arrival {
             parking: Parking::Nobody,
             left: 0,
+            told: access.told,
             waited: self.now.min(access.came) - access.request.sent,
             client: client.address,
             client_hash: client.hash,

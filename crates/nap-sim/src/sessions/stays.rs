@@ -22,7 +22,6 @@ impl Shop {
             workers: self.state.workers,
             waiting: Waiting::Told(parking),
             outside: 0,
-            told: None,
             asked_members: false,
             wakes: Vec::new(),
             state: &mut self.state,

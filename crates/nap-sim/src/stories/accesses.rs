@@ -58,7 +58,6 @@ impl Room {
             workers: Workers::default(),
             waiting: Waiting::Told(Parking::Anybody),
             outside: 0,
-            told: None,
             asked_members: false,
             wakes: Vec::new(),
             state: &mut self.state,

@@ -262,7 +262,6 @@ impl World {
             workers: self.setup.workers,
             waiting: Waiting::ByWorkers(self.setup.workers),
             outside: self.backlog.len() as u32,
-            told: None,
             asked_members: false,
             wakes: Vec::new(),
             state: &mut self.state,
@@ -287,6 +286,7 @@ impl World {
             stood: Micros::ZERO,
             secondary: false,
             tickets: &request.tickets,
+            told: None,
             forged: request.forged,
             of_visit: &[],
             part: match request.sell {

@@ -99,7 +99,7 @@ impl Access {
         asks: Asks<'_>,
         arrival: &mut Arrival<'_>,
     ) -> (Option<Verdict>, Option<Ticket>) {
-        let (waiting, told) = (house.waiting(), house.told());
+        let waiting = house.waiting();
         let mut stay = self.stay(house);
         let outside = match stay {
             Some(_) => None,
@@ -116,7 +116,7 @@ impl Access {
                     if let Some(outside) = outside {
                         view.note_outside(outside);
                     }
-                    view.told = told;
+                    view.told = arrival.told;
                     let verdict = view.enter(arrival);
                     view.note_unused(&verdict);
                     (Some(verdict), view.redeemed.take())

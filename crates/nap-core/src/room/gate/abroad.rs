@@ -71,9 +71,9 @@ impl GateView<'_> {
         let until = ticket.end + grace_of(ticket.end - ticket.start);
         let abroad = self.abroad.as_mut()?;
         let number = abroad.guests.note(&name, used, until, self.now);
-        abroad.note(&name, event_of(to), Some(window));
         abroad.stake.guests += u64::from(to != To::Nothing);
         self.gate.counts.presented += u64::from(self.now < ticket.prime_end);
+        self.tell(&name, event_of(to), Some(window));
         self.redeemed = Some(Ticket {
             slot: 0,
             index: number.map_or(0, |number| number.saturating_add(1)),
@@ -99,8 +99,8 @@ impl GateView<'_> {
             return false;
         };
         abroad.guests.forget(entry.index - 1);
-        abroad.note(&name, Event::Left, Some(window));
         abroad.stake.guests = abroad.stake.guests.saturating_sub(1);
+        self.tell(&name, Event::Left, Some(window));
         let presented = &mut self.gate.counts.presented;
         *presented = presented.saturating_sub(u64::from(entry.prime));
         true
@@ -113,7 +113,16 @@ impl GateView<'_> {
             if entry.slot == 0 {
                 abroad.guests.runs(entry.index - 1);
             }
-            abroad.note(&name, Event::Runs, None);
+            self.tell(&name, Event::Runs, None);
+        }
+    }
+
+    /// The store is to hear of it; with nothing to hear it there is nothing to do.
+    fn tell(&mut self, name: &Name, event: Event, window: Option<(Micros, Micros)>) {
+        if let Some(abroad) = &mut self.abroad
+            && abroad.note(name, event, window)
+        {
+            self.wakes.ring_agent();
         }
     }
 
@@ -131,29 +140,28 @@ impl GateView<'_> {
     pub(super) fn note_redeemed(&mut self, ticket: &Ticket, to: To, window: (Micros, Micros)) {
         if let Some(abroad) = &mut self.abroad {
             abroad.stake.homing.note(true);
-            abroad.note(&Name::of(ticket), event_of(to), Some(window));
+            self.tell(&Name::of(ticket), event_of(to), Some(window));
         }
     }
 
     /// An own ticket's access left before it ran.
     pub(super) fn note_left(&mut self, entry: &Place, window: (Micros, Micros)) {
-        if let Some((name, abroad)) = self.own_name(entry).zip(self.abroad.as_mut()) {
-            abroad.note(&name, Event::Left, Some(window));
+        if let Some(name) = self.own_name(entry) {
+            self.tell(&name, Event::Left, Some(window));
         }
     }
 
     /// This place of a slot was sold.
     pub(super) fn note_sold(&mut self, (slot, index): (u32, u32), window: (Micros, Micros)) {
-        let (epoch, node, gate) = (self.epoch, self.node, self.gate.number());
-        if let Some(abroad) = &mut self.abroad {
+        if self.abroad.is_some() {
             let name = Name {
-                epoch,
-                node,
-                gate,
+                epoch: self.epoch,
+                node: self.node,
+                gate: self.gate.number(),
                 slot,
                 index,
             };
-            abroad.note(&name, Event::Sold, Some(window));
+            self.tell(&name, Event::Sold, Some(window));
         }
     }
 
@@ -195,6 +203,15 @@ impl GateView<'_> {
         gate.slots.unsettle(slot, slots::Fate::Redeemed);
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
+    }
+
+    /// No leased place was good enough for a sale: more are to be leased at once.
+    pub(super) fn is_starved(&mut self) {
+        if let Some(abroad) = &mut self.abroad
+            && std::mem::replace(&mut abroad.stake.starved, 1) == 0
+        {
+            self.wakes.ring_agent();
+        }
     }
 
     /// What the store has said counts from now on.
@@ -255,9 +272,8 @@ impl GateView<'_> {
         let used = self.redeemed.is_some() || matches!(verdict, Verdict::Wait(_));
         if let Some((name, Told::Mine)) = self.told
             && !used
-            && let Some(abroad) = &mut self.abroad
         {
-            abroad.note(&name, Event::Unused, None);
+            self.tell(&name, Event::Unused, None);
         }
     }
 

@@ -118,12 +118,11 @@ impl GateView<'_> {
             Sale::Newcomer => slots.book_open(now, first, &issue, &mut open, &mut may),
             _ => slots.rebook(now, first, &issue, &mut may),
         };
-        if booking.is_none()
-            && let Some(abroad) = &mut self.abroad
-        {
-            abroad.stake.starved = 1;
-        }
-        let booking = booking?;
+        let Some(booking) = booking else {
+            self.is_starved();
+            return None;
+        };
+        let gate = &mut *self.gate;
         let prime = gate.slots.slot(booking.seq).map(Slot::prime);
         let prime_end = booking.start + prime.unwrap_or(issue.prime);
         let end = booking.start + terms.lifetime.max(issue.prime);
