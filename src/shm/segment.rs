@@ -560,8 +560,10 @@ impl Segment {
                     let told = self
                         .parked_in(place)
                         .map(|child| child.fetch_update(SeqCst, SeqCst, parked));
-                    if let Some(Ok(child)) = told {
-                        self.ring((child & !LOOK) - 1);
+                    if let Some(Ok(child)) = told
+                        && let Some(child) = (child & !LOOK).checked_sub(1)
+                    {
+                        self.ring(child);
                     }
                 }
             }
