@@ -26,6 +26,15 @@ pub struct Brief {
     pub fleet: String,
     /// `timeout=`: how long a request may wait for the store, milliseconds.
     pub timeout: u32,
+    /// `sticky`: each node sells its own slots.
+    #[serde(default)]
+    pub sticky: bool,
+    /// `spare=`: one node may be lost and no promise is broken.
+    #[serde(default)]
+    pub spare: bool,
+    /// `forget=`: who was silent for so long has no part in a shared limit, milliseconds.
+    #[serde(default)]
+    pub forget: u64,
     /// `NapStoreAuth`.
     pub auth: Auth,
     /// `NapNode`, or the host's name.

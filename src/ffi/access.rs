@@ -18,6 +18,7 @@ use super::process::{self, Alive, Process, RoomSetup, SessionSetup, Setup};
 use super::request::Request;
 use super::{pages, parking, reading, session};
 use crate::shm::futex;
+use nap_core::fleet::guests::{Name, Told};
 use nap_core::micros::Micros;
 use nap_core::nap::work::kind_of;
 use nap_core::room::Tables;
@@ -218,7 +219,7 @@ fn told(verdict: &Verdict) -> nap_verdict {
         Verdict::Run(_) => NAP_RUN,
         Verdict::Wait(_) => NAP_WAIT,
         Verdict::Refuse(_) => NAP_REFUSE,
-        // Of a fleet's gate alone, and there is none here.
+        // The store has been asked before.
         Verdict::Ask(_) => NAP_PASS,
     }
 }
@@ -256,9 +257,21 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
         let keys = session::more_keys(&here, q);
         let (keys, starts) = (keys.all(), here.a.has(flag::STARTS));
         let asks = Asks { keys, starts };
-        let (verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
+        let (mut verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
+        if let Some(Verdict::Ask(name)) = verdict {
+            arrival.told = Some((name, ask_store(&here, &name)));
+            (verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
+        }
         Some(told(&verdict?))
     })
+}
+
+/// Whether the ticket is still good, says the store of the fleet; waits for that as long as `NapStore` allows.
+#[cold]
+fn ask_store(here: &Here<'_>, name: &Name) -> Told {
+    let patience = Duration::from_millis(here.setup.store.timeout_ms().into());
+    let child = here.alive.life().child;
+    here.process.segment.ask_store(name, child, patience)
 }
 
 unsafe extern "C" fn wait(

@@ -44,7 +44,7 @@ impl Carried {
         let part = part_of(q);
         let (mut usable, mut of_visit, mut forged) = (Vec::new(), Vec::new(), false);
         for (text, shown) in texts.take(8) {
-            match Ticket::open(text, &setup.keys) {
+            match setup.open(text) {
                 Ok(ticket) if shown || part.may_use(&ticket) => usable.push(ticket),
                 Ok(ticket) => of_visit.push(ticket),
                 Err(_) => forged = true,
@@ -75,7 +75,7 @@ impl Carried {
 /// The tickets that the request carries, each with the room, or page, it is of.
 pub fn brought<'s>(q: Request<'_>, setup: &'s Setup) -> Vec<(&'s RoomSetup, Ticket)> {
     let tls = usize::from(q.tls != 0);
-    let open = |text| Ticket::open(text, &setup.keys).ok();
+    let open = |text| setup.open(text).ok();
     let mut found = Vec::new();
     let shown = [q.ticket_header(), q.ticket_query()];
     for ticket in shown.into_iter().filter_map(open) {

@@ -13,6 +13,7 @@ use super::conf::any;
 use super::contract::{NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_conf, nap_debts_calls, nap_str};
 use super::guard::{guard, lock};
 use super::process::{self, Process};
+use super::setup;
 use super::text::text;
 use crate::shm::debts::{Debts, nanoseconds};
 use nap_core::bwshare::SECOND_NS;
@@ -95,7 +96,7 @@ unsafe extern "C" fn bw_start() -> c_int {
         let till = Till {
             books: debts,
             limits,
-            secret: process.segment.head().secret,
+            secret: setup::next_secret(process),
         };
         let [debt_bytes, trace_bytes] = debts.bytes().map(|bytes| bytes.div_ceil(1024));
         let line = format!(

@@ -56,8 +56,8 @@ fn outcome(process: &Process, sent: &Sent, header: &str, trusted: (bool, bool)) 
         "" => sent.nonce.as_str(),
         header => header,
     };
-    let secret = &process.segment.head().secret;
-    if !is_good(nonce, secret, wall_now().unix.secs_floor()) {
+    let secret = process::secret();
+    if !is_good(nonce, &secret, wall_now().unix.secs_floor()) {
         return no(
             403,
             "its nonce is missing, wrong or expired; /nap-info shows a new one",

@@ -103,10 +103,7 @@ fn notice(room: &RoomSetup) -> String {
 }
 
 fn sealed(ticket: Option<&Ticket>, setup: &Setup) -> String {
-    ticket
-        .zip(setup.keys.signing())
-        .map(|(ticket, key)| ticket.seal(key))
-        .unwrap_or_default()
+    ticket.map(|ticket| setup.seal(ticket)).unwrap_or_default()
 }
 
 pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
@@ -412,7 +409,7 @@ fn info(process: &Process, q: Request<'_>, query: &str, control: &str, own: &str
             Some(name) => &format!("{own}?room={name}"),
             None => own,
         };
-        report.open(door(process, control, own));
+        report.open(door(control, own));
     }
     let answer = process.host.answer(q.r);
     answer.set(c"Cache-Control", "no-store");
@@ -437,11 +434,11 @@ fn info(process: &Process, q: Request<'_>, query: &str, control: &str, own: &str
     }
 }
 
-fn door(process: &Process, path: &str, back: &str) -> Door {
+fn door(path: &str, back: &str) -> Door {
     let unix_s = wall_now().unix.secs_floor();
     Door {
         path: path.to_owned(),
-        nonce: nonce(&process.segment.head().secret, unix_s),
+        nonce: nonce(&process::secret(), unix_s),
         back: back.to_owned(),
     }
 }

@@ -15,7 +15,8 @@ use crate::latch;
 use crate::page::own::Own;
 use crate::shm::segment::Segment;
 use nap_core::conf::{RoomConf, StoreConf};
-use nap_core::nap::ticket::{Keys, Ticket};
+use nap_core::fleet::link::Link;
+use nap_core::nap::ticket::{Forged, Keys, Ticket};
 use nap_core::room::atomic;
 use nap_core::room::children::Child;
 use nap_core::room::control::Control;
@@ -42,14 +43,36 @@ pub struct Setup {
     pub keys: Keys,
     /// Ticket pages of the administrator's own, by the number the shim was told.
     pub pages: Vec<Own>,
-    /// Secret of ticket ids and client hashes.
+    /// Secret of ticket ids, client hashes and nonces; in a fleet it is the same at all nodes.
     pub secret: [u8; 16],
+    /// The agent of a fleet, and its clock: in a segment from before there were any there is none.
+    pub link: Option<&'static Link>,
     /// There is a NapTicketLog.
     pub ticket_log: bool,
     /// Where the nodes of the fleet meet,
     pub store: StoreConf,
     /// and what this one is called there; None: it is no node of a fleet.
     pub node: Option<String>,
+}
+
+impl Setup {
+    /// Reads a ticket; what is written there is in fleet time.
+    pub fn open(&self, text: &[u8]) -> Result<Ticket, Forged> {
+        let ticket = Ticket::open(text, &self.keys)?;
+        Ok(ticket.moved(self.offset().saturating_neg()))
+    }
+
+    /// Writes a ticket; empty: there is no key.
+    pub fn seal(&self, ticket: &Ticket) -> String {
+        let key = self.keys.signing();
+        key.map(|key| ticket.moved(self.offset()).seal(key))
+            .unwrap_or_default()
+    }
+
+    /// Fleet time minus inside time, microseconds.
+    fn offset(&self) -> i64 {
+        self.link.map_or(0, |link| link.offset.load(Relaxed))
+    }
 }
 
 /// A room in force, for what matches none of its pages; or one of its pages.
@@ -142,6 +165,11 @@ pub fn begin(segment: Segment, host: Host) -> bool {
 pub fn setup() -> Option<&'static Setup> {
     // SAFETY: null or a leaked box (put_in_force), never freed.
     unsafe { SETUP.load(Acquire).as_ref() }
+}
+
+/// The secret of the configuration in force.
+pub fn secret() -> [u8; 16] {
+    setup().map(|setup| setup.secret).unwrap_or_default()
 }
 
 /// Puts a configuration in force.

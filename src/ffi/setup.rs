@@ -410,13 +410,20 @@ fn read_page(path: &str) -> Result<Own, String> {
 unsafe extern "C" fn start(ticket_log: c_int) {
     guard((), || {
         let (mut draft, process) = (lock(&DRAFT).take()?, process::process()?);
-        enter_sessions(&mut draft, process);
         let head = process.segment.head();
         let own = || Keys::new(vec![Key::new(0, &head.key)]);
-        let keys = draft.keys.or_else(own)?;
+        let keys = draft.keys.take().or_else(own)?;
+        let used = draft.store.is_used();
+        let secret = secret_of(&keys, used, process);
+        enter_sessions(&mut draft, process, &secret);
         head.generation.fetch_add(1, SeqCst);
         process.segment.children_gone();
-        process.segment.locked(|tables| tables.share_places());
+        process.segment.locked(|tables| {
+            tables.share_places();
+            if !used {
+                tables.leave_fleet();
+            }
+        });
         let bytes = process.segment.raw().1;
         let line = super::pages::report(process).line_for_start(bytes as u64);
         process.host.log(NAP_LOG_NOTICE, &line);
@@ -427,13 +434,32 @@ unsafe extern "C" fn start(ticket_log: c_int) {
             rooms: draft.rooms,
             keys,
             pages: draft.pages,
-            secret: head.secret,
+            secret,
+            link: process.segment.link(),
             ticket_log: ticket_log != 0,
-            node: (draft.store.is_used()).then(|| store::own_name(&draft.store)),
+            node: used.then(|| store::own_name(&draft.store)),
             store: draft.store,
         });
         Some(())
     });
+}
+
+/// What clients' hashes are made with: the nodes of a fleet have the same.
+fn secret_of(keys: &Keys, in_fleet: bool, process: &Process) -> [u8; 16] {
+    let shared = keys.secret().filter(|_| in_fleet);
+    shared.unwrap_or(process.segment.head().secret)
+}
+
+/// The same of the configuration that is about to come into force.
+pub(super) fn next_secret(process: &Process) -> [u8; 16] {
+    let draft = lock(&DRAFT);
+    let keys = draft
+        .as_ref()
+        .and_then(|draft| Some((draft.keys.as_ref()?, draft.store)));
+    match keys {
+        Some((keys, store)) => secret_of(keys, store.is_used(), process),
+        None => process.segment.head().secret,
+    }
 }
 
 /// The counters of the gates that sell tickets, and None. With sessions no page sells any.
@@ -447,7 +473,7 @@ fn tickets_out(rooms: &[RoomSetup]) -> Vec<Option<&'static atomic::AtomicU32>> {
 }
 
 /// Enters the session gates, once all pages are in the tables.
-fn enter_sessions(draft: &mut Draft, process: &Process) {
+fn enter_sessions(draft: &mut Draft, process: &Process, secret: &[u8; 16]) {
     let (segment, cores) = (&process.segment, draft.cores);
     let generation = next_generation(segment);
     let rooms = draft.rooms.iter_mut();
@@ -486,7 +512,7 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
             },
             own: cookie.is_empty(),
             attributes: [false, true].map(|tls| conf.session_attributes(tls)),
-            keys: keys_of_room(&segment.head().secret, name),
+            keys: keys_of_room(secret, name),
         });
     }
 }

@@ -262,7 +262,7 @@ impl RoomConf {
         let too_few = self.fit_run_ready(server)?;
         self.put_defaults();
         self.check_times()?;
-        self.finish_sessions()?;
+        self.finish_sessions(server)?;
         self.check_poll()?;
         let said: Vec<String> = too_few.into_iter().chain(self.prime_remark()).collect();
         let title = self.title();

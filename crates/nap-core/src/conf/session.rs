@@ -6,6 +6,7 @@
 use super::cookie::cookie_name;
 use super::directive::Directive::{Session, SessionQueue, SessionStart};
 use super::room::RoomConf;
+use super::server::ServerConf;
 use super::values::*;
 
 /// Millionths of a queue.
@@ -110,7 +111,7 @@ impl RoomConf {
         Ok(())
     }
 
-    pub(super) fn finish_sessions(&mut self) -> Result<(), String> {
+    pub(super) fn finish_sessions(&mut self, server: &ServerConf) -> Result<(), String> {
         let title = self.title();
         for (field, which) in [
             (self.session_start, SessionStart),
@@ -132,6 +133,11 @@ impl RoomConf {
         or_default(&mut self.session, 0);
         if self.session == 0 {
             return Ok(());
+        }
+        if server.store.is_used() && !server.store.is_sticky() && !self.is_page() {
+            return Err(format!(
+                "{title}: NapSession with NapStore wants \"sticky\": members must come back to the server that knows them"
+            ));
         }
         or_default(&mut self.session_start, AUTO);
         let paper = self.session_start == PAPER;

@@ -17,6 +17,12 @@ pub struct StoreConf {
     pub agent: Text<256>,
     /// How long a request may wait for the store, microseconds.
     pub timeout_us: i64,
+    /// 1: the balancer keeps each visitor on one node.
+    pub sticky: i64,
+    /// 0: the loss of a node may break promises.
+    pub spare: i64,
+    /// A node that was silent for so long has no part in a shared limit, microseconds.
+    pub forget_us: i64,
     /// This server's name in the fleet; empty: the host's.
     pub node: Text<64>,
 }
@@ -29,7 +35,7 @@ impl Default for StoreConf {
 
 /// Default of `agent=`.
 pub const AGENT: &str = "/usr/lib/mod_nap/nap-agent";
-const OPTIONS: &str = "fleet=, timeout= and agent=";
+const OPTIONS: &str = "sticky, spare=, fleet=, timeout=, forget= and agent=";
 
 impl StoreConf {
     /// No store.
@@ -38,6 +44,9 @@ impl StoreConf {
         fleet: Text::EMPTY,
         agent: Text::EMPTY,
         timeout_us: UNSET,
+        sticky: 0,
+        spare: 1,
+        forget_us: 30 * SECOND,
         node: Text::EMPTY,
     };
 
@@ -54,6 +63,11 @@ impl StoreConf {
     /// The program that speaks with the store.
     pub fn agent(&self) -> &str {
         self.agent.as_str()
+    }
+
+    /// Does the balancer keep each visitor on one node?
+    pub fn is_sticky(&self) -> bool {
+        self.sticky != 0
     }
 
     /// How long a request may wait for the store, milliseconds.
@@ -91,6 +105,14 @@ impl StoreConf {
                     let words = Words::time(MILLISECOND..=250 * MILLISECOND);
                     read.timeout_us = option_value(Store, option, words)?;
                 }
+                Some(("spare", _)) => {
+                    read.spare = option_value(Store, option, Words::count(0..=1))?;
+                }
+                Some(("forget", _)) => {
+                    let words = Words::time(5 * SECOND..=10 * MINUTE);
+                    read.forget_us = option_value(Store, option, words)?;
+                }
+                None if option.eq_ignore_ascii_case("sticky") => read.sticky = 1,
                 Some(("agent", path)) => {
                     let good = Text::new(path).filter(|_| path.starts_with('/'));
                     read.agent = good.ok_or_else(|| {
@@ -272,8 +294,8 @@ mod tests {
                 "NapStore: \"timeout=0ms\" is out of range; use e.g. 500ms, 4s or 5min, from 1ms to 250ms",
             ),
             (
-                "redis://a spare=1",
-                "NapStore: \"spare=1\" is not an option; there are fleet=, timeout= and agent=",
+                "redis://a size=1",
+                "NapStore: \"size=1\" is not an option; there are sticky, spare=, fleet=, timeout=, forget= and agent=",
             ),
             (
                 "redis://a fleet=a{b}",

@@ -24,6 +24,8 @@ pub struct Tale {
 pub struct GateBeat {
     /// Accesses that have come to it.
     pub arrivals: u64,
+    /// Tickets sold there and still good.
+    pub out: u32,
     /// L.
     pub places: u32,
     /// X, accesses a second.

@@ -11,6 +11,8 @@ use crate::nap::ledger::{Beside, CELL, cell_from, cell_of};
 
 /// Cells of the fleet's claims that a node looks ahead: 64 s.
 pub const AHEAD: usize = 128;
+/// A store that has not been heard for so long is away.
+const AWAY: Micros = Micros::from_millis(1500);
 
 /// Windows of all nodes' tickets, by cells as the ledger's. All zero = none. Under the lock.
 #[repr(C)]
@@ -90,6 +92,8 @@ pub struct Stake {
     /// The agent is rung after so many more sales: it has to take more places by then; 0: it need not be.
     pub rings_after: u32,
     _pad: u32,
+    /// When the store was heard last, inside time.
+    pub heard: Micros,
     /// p of this node.
     pub homing: Homing,
     /// o: the claims of all nodes.
@@ -113,12 +117,20 @@ impl Stake {
         starved: 0,
         rings_after: 0,
         _pad: 0,
+        heard: Micros::ZERO,
         homing: Homing::EMPTY,
         all: Ahead::EMPTY,
         notes: Notes::EMPTY,
         guests: 0,
         gave_way: 0,
     };
+
+    /// Nobody leases places for a gate whose agent is gone or hears nothing: it sells its own slots, behind those it leased.
+    pub fn look(&mut self, now: Micros) {
+        if now - self.heard > AWAY {
+            self.leased = 0;
+        }
+    }
 
     /// It is in no fleet any more, or in none yet.
     pub fn leave(&mut self) {

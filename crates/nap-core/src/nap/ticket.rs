@@ -134,6 +134,17 @@ impl Ticket {
         Ok(Ticket::read(rest))
     }
 
+    /// The same ticket by a clock that is so many microseconds ahead.
+    pub fn moved(&self, by: i64) -> Ticket {
+        let moved = |at: Micros| Micros(at.0.saturating_add_signed(by));
+        Ticket {
+            start: moved(self.start),
+            prime_end: moved(self.prime_end),
+            end: moved(self.end),
+            ..*self
+        }
+    }
+
     fn write(&self, key_id: u8, mut to: &mut [u8]) {
         let to = &mut to;
         put(to, [VERSION, key_id, self.flags, self.node]);
@@ -362,6 +373,17 @@ impl Keys {
     /// The id and [`Key::fingerprint`] of each, the signing one first.
     pub fn marks(&self) -> impl Iterator<Item = (u8, u64)> {
         self.0.iter().map(|key| (key.id, key.fingerprint()))
+    }
+
+    /// A secret that all have who have these keys. It is the last key's, which goes last when keys are changed one after the
+    /// other.
+    pub fn secret(&self) -> Option<[u8; 16]> {
+        let mac = self
+            .0
+            .last()?
+            .sign(b"mod_nap: what the nodes of a fleet share");
+        let bytes = mac.finalize().into_bytes();
+        bytes.get(..16)?.try_into().ok()
     }
 
     fn find(&self, id: u8) -> Option<&Key> {

@@ -171,6 +171,7 @@ impl GateAgent {
             tales: std::mem::take(&mut self.tales),
             beat: GateBeat {
                 arrivals,
+                out: view.permits.outstanding(),
                 places,
                 rate,
                 claimed_s,
@@ -242,6 +243,7 @@ impl GateAgent {
         self.tells_leases = met.is_some_and(|met| met != (answer.epoch, answer.run));
         if let Some(abroad) = &mut view.abroad {
             abroad.stake.leased = u32::from(sharing.leased && self.capacity != 0);
+            abroad.stake.heard = view.now;
         }
         match met {
             Some((epoch, _)) if epoch != answer.epoch => self.tells_everything(view, sharing),
@@ -357,6 +359,9 @@ impl GateAgent {
             reading.read(beat.arrivals);
             lately.push(reading.lately());
         }
+        let others = members.iter().filter(|(node, _)| *node != view.node);
+        let out = others.fold(0, |all: u64, (_, beat)| all + u64::from(beat.out));
+        view.permits.set_abroad(out != 0);
         let shares = shares(&lately);
         let mine = members.iter().position(|(node, _)| *node == view.node);
         let share = mine.and_then(|at| shares.get(at).copied()).unwrap_or(1.0);

@@ -198,11 +198,14 @@ impl Tables<'_> {
             _ => None,
         };
         let stake = self.stakes.get_mut(at as usize);
-        let abroad = stake.filter(|stake| stake.nodes != 0).map(|stake| Abroad {
-            stake,
-            guests: Guests {
-                sets: &mut *self.guests,
-            },
+        let abroad = stake.filter(|stake| stake.nodes != 0).map(|stake| {
+            stake.look(self.now);
+            Abroad {
+                stake,
+                guests: Guests {
+                    sets: &mut *self.guests,
+                },
+            }
         });
         Some(GateView {
             gate,
@@ -304,10 +307,19 @@ impl Tables<'_> {
     pub fn begin_anew(&mut self) {
         self.check_counts();
         self.each_gate(|view| view.begin_anew());
+        self.leave_fleet();
         self.undo_starts(None);
         self.places.clear();
         self.sessions.begin_anew();
         self.count_sessions();
+    }
+
+    /// No gate is in a fleet, until an agent says so.
+    pub fn leave_fleet(&mut self) {
+        self.stakes.iter_mut().for_each(Stake::leave);
+        for permits in self.permits {
+            permits.set_abroad(false);
+        }
     }
 
     fn each_gate(&mut self, mut act: impl FnMut(&mut GateView<'_>)) {

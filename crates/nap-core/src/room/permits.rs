@@ -56,6 +56,9 @@ impl WayOut<'_> {
     }
 }
 
+/// In [`Permits::tickets_out`]: other nodes have sold tickets.
+const ABROAD: u32 = 1 << 31;
+
 /// The part of a gate that is used without the lock. All zero = closed (limit 0).
 #[repr(C)]
 #[derive(Debug)]
@@ -66,7 +69,7 @@ pub struct Permits {
     waiting: AtomicU32,
     /// 1 while permits beyond a lowered limit are still held. Written under the lock.
     overhang: AtomicU32,
-    /// Tickets sold and still good. Written under the lock.
+    /// Tickets sold and still good; with [`ABROAD`], other nodes of a fleet have sold some, too. Written under the lock.
     outstanding: AtomicU32,
     /// Where the last permit was freed: the next claim looks there first.
     hint: AtomicU32,
@@ -112,13 +115,19 @@ impl Permits {
         self.outside.store(many, Relaxed);
     }
 
-    /// Tickets sold and still good.
+    /// Tickets sold here and still good.
     #[inline]
     pub fn outstanding(&self) -> u32 {
-        self.outstanding.load(Relaxed)
+        self.outstanding.load(Relaxed) & !ABROAD
     }
 
-    /// The same, for a caller that looks often.
+    /// May an access bring a ticket that is good, of this server or of another node?
+    #[inline]
+    pub fn are_tickets_out(&self) -> bool {
+        self.outstanding.load(Relaxed) != 0
+    }
+
+    /// The same for a caller that looks often: 0 if none can.
     pub fn tickets_out(&self) -> &AtomicU32 {
         &self.outstanding
     }
@@ -130,7 +139,15 @@ impl Permits {
 
     /// Under the lock: tells the lock-free side how many tickets are out.
     pub fn set_outstanding(&self, n: u32) {
-        self.outstanding.store(n, Relaxed);
+        let abroad = self.outstanding.load(Relaxed) & ABROAD;
+        self.outstanding.store(n & !ABROAD | abroad, Relaxed);
+    }
+
+    /// Under the lock: other nodes have sold tickets, or have none out.
+    pub fn set_abroad(&self, any: bool) {
+        let own = self.outstanding();
+        self.outstanding
+            .store(if any { own | ABROAD } else { own }, Relaxed);
     }
 
     /// Under the lock: changes c in place. Holders beyond a lowered limit finish; until then no

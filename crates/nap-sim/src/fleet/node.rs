@@ -100,16 +100,12 @@ impl Node {
 
     /// A ticket as it is sealed: in fleet time, as far as the agent knows it.
     pub fn seal(&self, ticket: Ticket) -> Ticket {
-        moved(ticket, self.agent.offset)
+        ticket.moved(self.agent.offset)
     }
 
-    /// A ticket that comes: an own one has its slot's times.
+    /// A ticket that comes.
     pub fn open(&self, ticket: Ticket) -> Ticket {
-        let ticket = moved(ticket, -self.agent.offset);
-        match ticket.epoch == self.state.epoch {
-            true => self.state.gate().own_times(ticket),
-            false => ticket,
-        }
+        ticket.moved(-self.agent.offset)
     }
 
     /// A child with an idle worker, from the `nth` on.
@@ -137,15 +133,5 @@ impl Node {
         let prime = gate.prime(rate, depth, &self.state.laws.sale);
         let window = claimed(prime, gate.terms.bound).as_secs_f64();
         (places, rate, window)
-    }
-}
-
-fn moved(ticket: Ticket, by: i64) -> Ticket {
-    let moved = |at: Micros| Micros(at.0.saturating_add_signed(by));
-    Ticket {
-        start: moved(ticket.start),
-        prime_end: moved(ticket.prime_end),
-        end: moved(ticket.end),
-        ..ticket
     }
 }

@@ -30,7 +30,7 @@ impl Access {
         let Some(permit) = permits.enter(self.owner, outside) else {
             return false;
         };
-        if permits.outstanding() != 0 {
+        if permits.are_tickets_out() {
             self.flags |= flag::TICKETS;
         }
         self.runs(house.child(), group::RUN, permit, now);

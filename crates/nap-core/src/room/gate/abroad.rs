@@ -51,6 +51,14 @@ impl GateView<'_> {
         }
     }
 
+    /// An own ticket has its slot's times: those in its text went through the fleet's clock.
+    pub(super) fn by_its_slot(&self, ticket: Ticket) -> Ticket {
+        match self.abroad.is_some() && ticket.epoch == self.epoch {
+            true => self.gate.own_times(ticket),
+            false => ticket,
+        }
+    }
+
     /// A guest's window, by the bound of when the ticket was sold.
     fn window_of_guest(&self, ticket: &Ticket) -> (Micros, Micros) {
         let bound = match ticket.lease {
@@ -339,7 +347,7 @@ impl Gate {
     }
 
     /// An own ticket with the times of its slot: those in its text went through two clocks.
-    pub fn own_times(&self, ticket: Ticket) -> Ticket {
+    fn own_times(&self, ticket: Ticket) -> Ticket {
         let Some(start) = self
             .slots
             .slot(ticket.slot)

@@ -34,9 +34,10 @@ impl GateView<'_> {
             arrival.part.buys() && matches!(standing, Standing::Tail | Standing::Unknown)
         };
         let own = arrival.tickets.iter().map(standing);
-        own.chain(arrival.of_visit.iter().map(standing).filter(late))
-            .max_by_key(|&(standing, _)| standing)
-            .unwrap_or((Standing::Elsewhere, None))
+        let all = own.chain(arrival.of_visit.iter().map(standing).filter(late));
+        let best = all.max_by_key(|&(standing, _)| standing);
+        let (standing, ticket) = best.unwrap_or((Standing::Elsewhere, None));
+        (standing, ticket.map(|ticket| self.by_its_slot(ticket)))
     }
 
     /// Is it fetched beside a page whose ticket is still to be used, or is being used now?
