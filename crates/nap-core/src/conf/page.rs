@@ -41,6 +41,7 @@ impl RoomConf {
         *self = own.or(room);
         if own.run_ready != UNSET {
             self.run_ready_own = own.run_ready_own;
+            self.run_ready_shared = own.run_ready_shared;
             self.run_ready_history = own.run_ready_history;
             (self.run_ready_min, self.run_ready_max) = (own.run_ready_min, own.run_ready_max);
         }

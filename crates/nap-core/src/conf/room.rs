@@ -67,6 +67,8 @@ RoomConf {
     run_ready_law: i64 = UNSET;
     /// 1: the work is done elsewhere, so the page's own progress counts.
     run_ready_own: i64 = UNSET;
+    /// 1: `NapRunReady n shared`.
+    run_ready_shared: i64 = UNSET => 0;
     /// Least permits of `NapRunReady auto` and `paper`.
     run_ready_min: i64 = UNSET;
     /// Most permits of `NapRunReady auto` and `paper`.
@@ -262,6 +264,7 @@ impl RoomConf {
         let too_few = self.fit_run_ready(server)?;
         self.put_defaults();
         self.check_times()?;
+        self.check_shared(server)?;
         self.finish_sessions(server)?;
         self.check_poll()?;
         let said: Vec<String> = too_few.into_iter().chain(self.prime_remark()).collect();

@@ -3,6 +3,7 @@
 
 use super::directive::Directive::RunReady;
 use super::room::RoomConf;
+use super::server::ServerConf;
 use super::values::*;
 use crate::room::permits::PERMITS;
 use crate::sqs::page_scheduler::law;
@@ -21,10 +22,21 @@ impl RoomConf {
             first,
             Words::count(permits.clone()).auto().paper(),
         )?;
+        let (options, shared) = match options {
+            [before @ .., last] if last.eq_ignore_ascii_case("shared") => (before, true),
+            options => (options, false),
+        };
+        if shared && law < 0 {
+            let word = first.first().copied().unwrap_or_default();
+            return Err(format!(
+                "NapRunReady {word} shared: give a number: a limit of all front ends does not find itself yet"
+            ));
+        }
         if law >= 0 && !options.is_empty() {
             return Err("NapRunReady: options go with auto and paper only".into());
         }
         self.run_ready = law;
+        self.run_ready_shared = shared.into();
         (self.run_ready_min, self.run_ready_max) = (UNSET, UNSET);
         (self.run_ready_history, self.run_ready_own) = (UNSET, UNSET);
         for option in options {
@@ -52,6 +64,25 @@ impl RoomConf {
             return Err(format!("NapRunReady: min={min} is more than max={max}"));
         }
         Ok(())
+    }
+
+    /// A limit is shared with the other nodes of a fleet, and of what a room without sessions has.
+    pub(super) fn check_shared(&self, server: &ServerConf) -> Result<(), String> {
+        if self.run_ready_shared != 1 {
+            return Ok(());
+        }
+        let title = self.title();
+        if !server.store.is_used() {
+            return Err(format!(
+                "{title}: NapRunReady shared wants NapStore: without it there is nobody to share with"
+            ));
+        }
+        match self.session {
+            1 => Err(format!(
+                "{title}: NapRunReady shared does not go with NapSession yet; give each front end a number of its own"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Sets where a limit that finds itself begins and how far it may go: half of the workers may
@@ -98,7 +129,6 @@ impl RoomConf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conf::ServerConf;
     use crate::conf::samples::{room, server};
 
     #[test]
@@ -127,5 +157,42 @@ mod tests {
             "2 in reserve, 1 may wait"
         );
         assert!(run_ready("auto", 2, 1).is_err());
+    }
+
+    #[test]
+    fn a_limit_of_all_front_ends_is_a_number_and_wants_a_store() {
+        let fleet = || {
+            let mut server = server(400, 25);
+            server.store.store(&["redis://a"]).expect("good");
+            server
+        };
+        let shared = |line: &str, server: &ServerConf, session| {
+            let mut room = room();
+            room.directive(RunReady, &line.split(' ').collect::<Vec<_>>())?;
+            room.session = session;
+            room.finish(server)?;
+            Ok::<_, String>((room.terms(0).run_ready, room.terms(0).shared))
+        };
+        assert_eq!(shared("6 shared", &fleet(), UNSET), Ok((6, 1)));
+        assert_eq!(shared("6 Shared", &fleet(), UNSET), Ok((6, 1)));
+        assert_eq!(shared("6", &fleet(), UNSET), Ok((6, 0)));
+        let said =
+            |line, server: &ServerConf, session| shared(line, server, session).expect_err("not so");
+        assert_eq!(
+            said("auto shared", &fleet(), UNSET),
+            "NapRunReady auto shared: give a number: a limit of all front ends does not find itself yet"
+        );
+        assert!(said("6 min=2", &fleet(), UNSET).contains("options go with auto"));
+        let alone = said("6 shared", &server(400, 25), UNSET);
+        assert!(alone.ends_with("wants NapStore: without it there is nobody to share with"));
+        let mut sticky = fleet();
+        sticky.store.sticky = 1;
+        let in_session = said("6 shared", &sticky, 1);
+        assert!(in_session.contains("does not go with NapSession yet"));
+        let roaming = said("6", &fleet(), 1);
+        assert!(roaming.ends_with(
+            "NapSession with NapStore wants \"sticky\": members must come back to the server that knows them"
+        ));
+        assert_eq!(shared("6", &sticky, 1), Ok((6, 0)));
     }
 }

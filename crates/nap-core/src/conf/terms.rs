@@ -33,7 +33,7 @@ impl RoomConf {
             bind: u32::from(self.ticket_bind > 0),
             parked,
             progress: u32::from(self.progress == 1),
-            ..Terms::default()
+            shared: u32::from(self.run_ready_shared == 1),
         }
     }
 

@@ -321,7 +321,8 @@ impl GateView<'_> {
         self.tick();
         self.fix_limit();
         // Only a fleet can leave a server without any: else it is a stray write.
-        if self.abroad.is_none() && self.permits.has_no_right() {
+        let shared = self.gate.terms.shared != 0;
+        if !shared && self.abroad.is_none() && self.permits.has_no_right() {
             self.permits.set_limit(self.gate.terms.run_ready);
         }
         let freed = self.permits.free_long(self.now);
@@ -338,6 +339,8 @@ impl GateView<'_> {
     /// the limit that the page has found itself.
     pub fn ordered(&mut self, found: Option<u32>) {
         match self.control.and_then(Control::limit) {
+            // The agent finds this server's part of it.
+            _ if self.is_shared() => {}
             Some(_) => self.fix_limit(),
             None => self
                 .permits
@@ -349,9 +352,15 @@ impl GateView<'_> {
     fn fix_limit(&self) {
         if let Some(limit) = self.control.and_then(Control::limit)
             && limit != self.permits.limit()
+            && !self.is_shared()
         {
             self.permits.set_limit(limit);
         }
+    }
+
+    /// Is the limit the whole fleet's, and this server's a part of it?
+    pub(super) fn is_shared(&self) -> bool {
+        self.gate.terms.shared != 0 && self.abroad.is_some()
     }
 
     /// Gives free permits to waiting accesses, first come first served.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::control::Control;
 use super::gate::GateView;
 use crate::fleet::claims::in_ppm;
 use crate::fleet::exchange::{Answer, Batch, Cells, GateBeat, LeaseAsk, Tale};
@@ -30,6 +31,13 @@ pub struct Sharing {
     pub leased: bool,
     /// c of the whole fleet, in place of each node's own.
     pub limit: Option<u32>,
+}
+
+/// c of the whole fleet, as it is configured or ordered here; None: the gate's limit is its own.
+pub fn shared_limit(view: &GateView<'_>) -> Option<u32> {
+    let terms = &view.gate.terms;
+    let ordered = view.control.and_then(Control::limit);
+    (terms.shared != 0).then(|| ordered.unwrap_or(terms.run_ready))
 }
 
 impl Sharing {
@@ -190,6 +198,7 @@ impl GateAgent {
 
     /// Gives back what is idle. How many more it asks for.
     fn weighs_rights(&mut self, view: &GateView<'_>, running: u32, waiting: u32) -> u32 {
+        self.rights = view.permits.rights();
         self.ran[0] = self.ran[0].max(running);
         if self.ran_since + rights::IDLE <= view.now {
             (self.ran, self.ran_since) = ([running, self.ran[0]], view.now);
@@ -287,7 +296,7 @@ impl GateAgent {
 
     fn is_granted(&mut self, view: &mut GateView<'_>, answer: &Answer, limit: u32) {
         let nodes = view.abroad.as_ref().map_or(1, |abroad| abroad.stake.nodes);
-        let before = self.rights;
+        let before = view.permits.rights();
         self.rights = (before + answer.granted).saturating_sub(answer.over);
         self.need.presses = answer.presses;
         self.need.fair = answer.fair;

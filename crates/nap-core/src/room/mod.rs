@@ -80,6 +80,10 @@ use wakes::Wakes;
 pub const PAGES: usize = 16;
 /// How many unreported deaths are found at a time.
 const STRANGERS: usize = 64;
+/// A server finds its fleet within this.
+const JOINING: Micros = Micros::from_secs(5);
+/// One that has heard nothing for so long may have to serve without a right.
+const UNHEARD: Micros = Micros::from_secs(30);
 /// Bytes of a room's name.
 pub const NAME: usize = 64;
 
@@ -257,6 +261,7 @@ impl Tables<'_> {
             self.sweep(life);
         }
         self.share_places();
+        self.free_the_unheard();
         self.tick_sessions(since);
         self.each_gate(|view| view.tick_slowly());
     }
@@ -312,6 +317,19 @@ impl Tables<'_> {
         self.places.clear();
         self.sessions.begin_anew();
         self.count_sessions();
+    }
+
+    /// A server without a part of a shared limit whose agent has heard nothing for long serves all the same: alone, as if
+    /// the limit were its own, and beside others with its fair part.
+    fn free_the_unheard(&mut self) {
+        let gates = self.gates.iter().zip(self.permits).zip(&mut *self.stakes);
+        let shared = gates.filter(|((gate, _), _)| gate.kind != 0 && gate.terms.shared != 0);
+        for ((gate, permits), stake) in shared.filter(|((_, permits), _)| permits.has_no_right()) {
+            let patience = if stake.nodes == 0 { JOINING } else { UNHEARD };
+            if self.now - stake.heard >= patience {
+                permits.set_limit(gate.terms.run_ready / stake.nodes.max(1));
+            }
+        }
     }
 
     /// No gate is in a fleet, until an agent says so.

@@ -188,7 +188,21 @@ impl Tables<'_> {
         let limit = pacing.map_or(terms.run_ready, |page| page.configure(pace, self.now));
         let fixed = self.controls.get(gate as usize).and_then(|own| own.limit());
         let limit = fixed.unwrap_or(limit);
-        self.permits.get(gate as usize)?.set_limit(limit);
+        let permits = self.permits.get(gate as usize)?;
+        match self
+            .stakes
+            .get_mut(gate as usize)
+            .filter(|_| terms.shared != 0)
+        {
+            // It keeps the part that it has.
+            Some(stake) if stake.nodes != 0 => {}
+            // Its agent is about to ask for one.
+            Some(stake) => {
+                stake.heard = self.now;
+                permits.set_rights(0);
+            }
+            None => permits.set_limit(limit),
+        }
         Some(())
     }
 
@@ -392,6 +406,7 @@ impl Tables<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::stake::Stake;
     use crate::micros::Micros;
     use crate::nap::client_caps::ClientCaps;
     use crate::nap::laws::Laws;
@@ -428,6 +443,7 @@ mod tests {
         pages: [Page; 2],
         pacing: Box<[PageScheduler]>,
         recent: Box<[Recent]>,
+        stakes: Vec<Stake>,
         head: PlacesHead,
         history: Box<History>,
         clients: Box<ClientCaps>,
@@ -443,6 +459,7 @@ mod tests {
                 pages: [Page::EMPTY; 2],
                 pacing: Box::new([PageScheduler::default(); 2]),
                 recent: Box::new([Recent::default(), Recent::default()]),
+                stakes: Vec::new(),
                 head: PlacesHead::default(),
                 history: Box::default(),
                 clients: Box::new(ClientCaps::EMPTY),
@@ -467,7 +484,7 @@ mod tests {
                 },
                 starts: &mut [],
                 sessions: Sessions { sets: &mut [] },
-                stakes: &mut [],
+                stakes: &mut self.stakes,
                 guests: &mut [],
                 history: &mut self.history,
                 clients: &mut self.clients,
@@ -641,5 +658,34 @@ mod tests {
             [entered(0, ""), entered(1, "")]
         );
         assert_eq!(boxes.rooms.each_ref().map(Room::name), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_part_of_a_shared_limit_is_waited_for_kept_and_done_without_in_the_end() {
+        let mut boxes = Boxes::new();
+        boxes.stakes = vec![Stake::EMPTY; 2];
+        let (terms, pace) = settings(6);
+        let shared = Terms { shared: 1, ..terms };
+        let enter = |boxes: &mut Boxes, generation| {
+            let entered = boxes.tables().enter_room("a", generation, (shared, pace));
+            let gate = entered.expect("there is room").gate as usize;
+            (gate, boxes.permits[gate].rights())
+        };
+        let (gate, limit) = enter(&mut boxes, 1);
+        assert_eq!(limit, 0, "its agent is about to ask");
+        let later = |boxes: &mut Boxes, seconds| {
+            let mut tables = boxes.tables();
+            tables.now = NOW + Micros::from_secs(seconds);
+            tables.tick_since(NOW);
+            boxes.permits[gate].rights()
+        };
+        assert_eq!(later(&mut boxes, 4), 0);
+        assert_eq!(later(&mut boxes, 5), 6, "there is no fleet");
+        boxes.stakes[gate].nodes = 3;
+        boxes.permits[gate].set_rights(4);
+        assert_eq!(enter(&mut boxes, 2).1, 4, "a graceful restart keeps it");
+        boxes.permits[gate].set_rights(0);
+        assert_eq!(later(&mut boxes, 29), 0);
+        assert_eq!(later(&mut boxes, 30), 2, "nothing was heard for long");
     }
 }

@@ -239,7 +239,8 @@ impl Permits {
         self.rights() == 0
     }
 
-    fn rights(&self) -> u32 {
+    /// c, where a fleet may have left this server without any right.
+    pub fn rights(&self) -> u32 {
         self.limit.load(Relaxed).min(PERMITS as u32)
     }
 

@@ -68,8 +68,8 @@ pub struct Terms {
     pub parked: u32,
     /// 1: among members, the session nearest its end is served first.
     pub progress: u32,
-    /// Unused; pads to a whole number of eight bytes.
-    pub spare: u32,
+    /// 1: c is that of the whole fleet, and this server has a part of it.
+    pub shared: u32,
 }
 
 impl Terms {

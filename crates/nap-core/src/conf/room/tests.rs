@@ -25,6 +25,7 @@ fn an_empty_room_gets_the_defaults_of_the_table() {
         run_ready: 2,
         run_ready_law: 1,
         run_ready_own: 0,
+        run_ready_shared: 0,
         run_ready_min: 1,
         run_ready_max: 200,
         run_ready_history: 5,
