@@ -61,11 +61,16 @@ impl GateView<'_> {
 
     /// A guest's window, by the bound of when the ticket was sold.
     fn window_of_guest(&self, ticket: &Ticket) -> (Micros, Micros) {
-        let bound = match ticket.lease {
-            0 => self.gate.terms.bound,
-            frozen => Micros::from_millis(10 * u64::from(frozen)),
-        };
-        window_of(ticket.start, ticket.prime_end, bound)
+        window_of(ticket.start, ticket.prime_end, self.bound_of(ticket))
+    }
+
+    /// B when the ticket was sold.
+    pub(super) fn bound_of(&self, ticket: &Ticket) -> Micros {
+        match (ticket.epoch == self.epoch, ticket.lease) {
+            (true, _) => self.gate.bound_of(ticket.slot),
+            (false, 0) => self.gate.terms.bound,
+            (false, frozen) => Micros::from_millis(10 * u64::from(frozen)),
+        }
     }
 
     /// A guest's ticket is used. Its place is not of this epoch: what is returned names the guest's entry instead.

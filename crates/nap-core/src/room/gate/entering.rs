@@ -324,7 +324,7 @@ impl GateView<'_> {
             && let Some(ticket) = ticket
         {
             // Under a raised bound the holder still leaves within their claim.
-            deadline = deadline.min(ticket.prime_end + self.gate.bound_of(ticket.slot));
+            deadline = deadline.min(ticket.prime_end + self.bound_of(&ticket));
         }
         let prime = standing == Standing::Prime;
         let mut place = Place {
@@ -356,6 +356,10 @@ impl GateView<'_> {
         self.serve();
         if let Some(permit) = self.granted(at, arrival.owner) {
             return Verdict::Run(permit);
+        }
+        if self.is_shared() {
+            // Another server may have a right to spare.
+            self.wakes.ring_agent();
         }
         Verdict::Wait(Seat::of(at, &place, self.until(&place), redeemed))
     }
