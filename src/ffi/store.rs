@@ -93,6 +93,9 @@ pub fn fleet(process: &Process) -> Option<Fleet> {
     let (store, node) = (&setup.store, setup.node.as_ref()?);
     let mut fleet = Fleet::new(store.url.as_str(), store.fleet(), node);
     process.segment.locked_fleet(|members| fleet.take(members));
+    process
+        .segment
+        .locked(|tables| fleet.take_stakes(tables.stakes));
     if let Some(link) = process.segment.link() {
         fleet.take_link(link, process.segment.now());
     }

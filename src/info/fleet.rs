@@ -9,8 +9,9 @@ use super::report::{Clock, Report, rounded};
 use super::time_of_day;
 use crate::wall::Wall;
 use nap_core::fleet::NODES;
-use nap_core::fleet::link::{Link, Standing, TRIPS_UP_TO};
+use nap_core::fleet::link::{Heard, Link, Standing, TRIPS_UP_TO};
 use nap_core::fleet::member::{Differs, Member, Presence, Setting};
+use nap_core::fleet::stake::Stake;
 use nap_core::micros::Micros;
 
 /// Plain copies of what is shown.
@@ -21,6 +22,7 @@ pub struct Fleet {
     node: String,
     now: Micros,
     link: LinkShot,
+    trade: Trade,
     /// With their numbers.
     members: Vec<(usize, Member)>,
 }
@@ -42,6 +44,8 @@ pub(super) struct LinkShot {
     away: Micros,
     outages: u64,
     starts: u64,
+    /// Letters by what was heard.
+    heard_of: [u64; Heard::ALL.len()],
 }
 
 /// The fleet; of each time of day that is not known yet: None.
@@ -51,7 +55,80 @@ pub(super) struct FleetLine {
     pub node: String,
     pub number: Option<u32>,
     pub store: StoreLine,
+    pub tickets: TicketsLine,
     pub nodes: Vec<NodeLine>,
+}
+
+/// Sums over this node's gates.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Trade {
+    guests: u64,
+    gave_way: u64,
+    elsewhere: u64,
+    leased: u64,
+    /// Of own tickets the part that came back here, the lowest of all gates; none: it is not known.
+    home: Option<f64>,
+}
+
+impl Trade {
+    fn of(stakes: &[Stake]) -> Trade {
+        let in_fleet = stakes.iter().filter(|stake| stake.nodes != 0);
+        in_fleet.fold(Trade::default(), |all, stake| Trade {
+            guests: all.guests.saturating_add(stake.guests),
+            gave_way: all.gave_way.saturating_add(stake.gave_way),
+            elsewhere: all.elsewhere.saturating_add(stake.elsewhere),
+            leased: all.leased.saturating_add(stake.leased_places),
+            home: Some(all.home.unwrap_or(1.0).min(stake.homing.part_here())),
+        })
+    }
+}
+
+line! {
+    /// Tickets between this node and the others.
+    pub(super) struct TicketsLine of(trade: &Trade, link: &LinkShot) {
+        guests: u64 = trade.guests,
+        elsewhere: u64 = trade.elsewhere,
+        home: Option<f64> = trade.home.map(rounded),
+        gave_way: u64 = trade.gave_way,
+        leased: u64 = trade.leased,
+        asked: LettersLine = LettersLine::of(&link.heard_of),
+    }
+}
+
+line! {
+    /// What the store said of tickets that requests asked about.
+    pub(super) struct LettersLine of(heard: &[u64; Heard::ALL.len()]) {
+        mine: u64 = heard[Heard::Mine as usize],
+        used: u64 = heard[Heard::Used as usize],
+        waits: u64 = heard[Heard::Waits as usize],
+        silent: u64 = heard[Heard::Silent as usize],
+        away: u64 = heard[Heard::Away as usize],
+    }
+}
+
+impl TicketsLine {
+    /// Tickets that the store was asked about.
+    pub fn asked_about(&self) -> u64 {
+        let asked = &self.asked;
+        asked
+            .all()
+            .iter()
+            .take(4)
+            .fold(0, |all, (_, n)| all.saturating_add(*n))
+    }
+}
+
+impl LettersLine {
+    /// With what each is called in metrics.
+    pub fn all(&self) -> [(&'static str, u64); 5] {
+        [
+            ("mine", self.mine),
+            ("used", self.used),
+            ("waits", self.waits),
+            ("silent", self.silent),
+            ("away", self.away),
+        ]
+    }
 }
 
 line! {
@@ -109,6 +186,7 @@ impl Fleet {
             node: node.to_owned(),
             now: Micros::ZERO,
             link: LinkShot::default(),
+            trade: Trade::default(),
             members: Vec::with_capacity(NODES),
         }
     }
@@ -142,7 +220,13 @@ impl Fleet {
             away,
             outages: link.outages.load(Relaxed),
             starts: link.starts.load(Relaxed),
+            heard_of: Heard::ALL.map(|heard| link.heard(heard)),
         };
+    }
+
+    /// Under the lock: what became of tickets, by gate.
+    pub fn take_stakes(&mut self, stakes: &[Stake]) {
+        self.trade = Trade::of(stakes);
     }
 
     /// Under the lock: the nodes, each at its number.
@@ -160,6 +244,7 @@ impl Fleet {
             node: self.node.clone(),
             number: (self.link.number != 0).then_some(self.link.number),
             store: StoreLine::of(&self.address, &self.link, clock),
+            tickets: TicketsLine::of(&self.trade, &self.link),
             nodes: nodes
                 .filter_map(|(at, member)| {
                     let presence = member.presence()?;

@@ -213,6 +213,16 @@ families! {
         "For how long the store has been away.";
     nap_clock_offset_seconds = f.store.clock_offset_s;
         "How far the fleet's clock is ahead of this server's.";
+    nap_guests_total = f.tickets.guests;
+        "Tickets of other nodes that were let in here.";
+    nap_redeemed_elsewhere_total = f.tickets.elsewhere;
+        "Tickets of this node that were redeemed at another.";
+    nap_tickets_home_ratio = f.tickets.home;
+        "Part of this node's tickets that come back to it, 0 to 1: 1 behind a sticky balancer.";
+    nap_newcomers_gave_way_total = f.tickets.gave_way;
+        "Newcomers whose place a ticket holder was given.";
+    nap_leased_places_total = f.tickets.leased;
+        "Places of the fleet's slots that this node has leased to sell.";
     nap_agent_starts_total = f.store.agent_starts;
         "Agents that were started to speak with the store.";
 }

@@ -14,6 +14,14 @@ impl MetricText {
         self.sample(name, &[("node", &fleet.node)], 1.0);
         self.rows(FLEET, &[(Vec::new(), fleet)]);
         self.trips(&fleet.store);
+        let name = "nap_store_letters_total";
+        self.head(
+            name,
+            "Tickets that the store was asked about, by its answer.",
+        );
+        for (answer, letters) in fleet.tickets.asked.all() {
+            self.sample(name, &[("answer", answer)], letters as f64);
+        }
         let name = "nap_fleet_nodes";
         self.head(
             name,

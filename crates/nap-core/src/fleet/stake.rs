@@ -102,8 +102,12 @@ pub struct Stake {
     pub notes: Notes,
     /// Guests who were let in,
     pub guests: u64,
-    /// and newcomers who gave way to a holder.
+    /// newcomers who gave way to a holder,
     pub gave_way: u64,
+    /// own tickets that were redeemed at another node,
+    pub elsewhere: u64,
+    /// and places that were leased.
+    pub leased_places: u64,
 }
 
 impl Stake {
@@ -123,6 +127,8 @@ impl Stake {
         notes: Notes::EMPTY,
         guests: 0,
         gave_way: 0,
+        elsewhere: 0,
+        leased_places: 0,
     };
 
     /// Nobody leases places for a gate whose agent is gone or hears nothing: it sells its own slots, behind those it leased.

@@ -292,6 +292,9 @@ impl GateAgent {
         let start = sharing.inside(lease.start());
         let opened = view.open_leased(start, lease.period(), lease.places);
         self.unopened += u64::from(!opened);
+        if let Some(abroad) = &mut view.abroad {
+            abroad.stake.leased_places += u64::from(lease.places);
+        }
     }
 
     fn is_granted(&mut self, view: &mut GateView<'_>, answer: &Answer, limit: u32) {

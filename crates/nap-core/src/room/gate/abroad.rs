@@ -196,6 +196,7 @@ impl GateView<'_> {
             .set_outstanding(self.permits.outstanding().saturating_sub(1));
         if let Some(abroad) = &mut self.abroad {
             abroad.stake.homing.note(false);
+            abroad.stake.elsewhere += 1;
         }
         true
     }
