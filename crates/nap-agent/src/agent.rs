@@ -16,12 +16,13 @@ use nap_core::micros::Micros;
 use crate::breaker::Breaker;
 use crate::card::{Beat, Card};
 use crate::clock::Clock;
+use crate::commands::Commands;
 use crate::figures;
 use crate::fleet::{Fleet, News};
 use crate::life::{Came, Life};
 use crate::line::{Failure, shown};
 use crate::log::{Level, Log, say, wall};
-use crate::store::{Heard, Saying, Seat, Server, Store};
+use crate::store::{Heard, Saying, Seat, Server, Store, heard};
 use crate::words;
 
 /// Between two beats.
@@ -163,7 +164,9 @@ impl Agent {
                 others: false,
             };
             // A node that did not say goodbye is silent after three seconds.
-            let _ = store.beat(&saying);
+            let mut commands = Commands::default();
+            store.beat(&saying, &mut commands);
+            let _ = store.ask(&commands);
         }
         if self
             .link
@@ -216,7 +219,10 @@ impl Agent {
             others,
         };
         let sent = self.segment.now();
-        let heard = store.beat(&saying)?;
+        let mut commands = Commands::default();
+        store.beat(&saying, &mut commands);
+        let mut answers = store.ask(&commands)?;
+        let heard = heard(&mut answers, others).inspect_err(|_| store.close())?;
         let got = self.segment.now();
         let mut cards = BTreeMap::new();
         let wanted = heard.beats.as_ref().map(|beats| self.fleet.wanted(beats));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nap_core::fleet::address::Host;
 use nap_core::fleet::trouble::Trouble;
-use redis::{Parser, Pipeline, Value};
+use redis::{FromRedisValue, Parser, Pipeline, Value};
 use rustls::ClientConnection;
 
 /// For a connection, and for an exchange on it.
@@ -273,6 +273,12 @@ impl Write for Limited {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// An answer of this form.
+pub fn read<T: FromRedisValue>(value: Value) -> Result<T, Failure> {
+    let strange = |_| Failure::new(Trouble::Garbage, "its answer is of another kind");
+    T::from_redis_value(value).map_err(strange)
 }
 
 /// An answer as it was meant, or why the server gave none.

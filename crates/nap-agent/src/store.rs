@@ -4,15 +4,18 @@
 //! with the search: with Sentinels the primary may be another one by then. Their sync client in `redis` connects
 //! without a time limit, so asking them is ours.
 
+use std::sync::Arc;
+
 use mod_nap::agent::Auth;
 use nap_core::fleet::address::{Address, Host, Way};
 use nap_core::fleet::member::{NAME, SILENT};
 use nap_core::fleet::trouble::{OLDEST, Trouble};
 use nap_core::micros::Micros;
-use redis::{FromRedisValue, Pipeline, Script, Value, pipe};
+use redis::{Pipeline, Value, pipe};
 
 use crate::card::{Beat, Card};
-use crate::line::{Failure, Line, good, shown};
+use crate::commands::{Answers, Commands, Script};
+use crate::line::{Failure, Line, good, read, shown};
 use crate::tls;
 
 /// See `scripts/beat.lua`.
@@ -25,7 +28,7 @@ pub struct Store {
     address: Address,
     auth: Auth,
     keys: Keys,
-    beat: Script,
+    beat: Arc<Script>,
     open: Option<Open>,
 }
 
@@ -268,50 +271,48 @@ impl Store {
     pub fn server(&mut self) -> Result<Server, Failure> {
         let mut commands = pipe();
         ask_info(&mut commands);
-        let server = self.ask(&commands).and_then(text_of);
+        let server = self.exchange(&commands).and_then(text_of);
         self.sound(server.and_then(|info| Server::read(&info)))
     }
 
-    /// A beat.
-    pub fn beat(&mut self, saying: &Saying<'_>) -> Result<Heard, Failure> {
-        let known = self.ask(&self.commands(saying, "EVALSHA", self.beat.get_hash()));
-        let answers = match known {
-            Ok(answers) if is_unknown(answers.first()) => {
-                self.ask(&self.commands(saying, "EVAL", BEAT))
+    /// Says all of it, and hears what there is to each. After a failure, or once an answer was none, the connection is to
+    /// be given up.
+    pub fn ask(&mut self, commands: &Commands) -> Result<Answers, Failure> {
+        let answers = self.exchange(&commands.packed());
+        let answers = answers.and_then(|mut answers| {
+            let (which, again) = commands.unknown(&answers);
+            if !which.is_empty() {
+                for (at, answer) in which.into_iter().zip(self.exchange(&again)?) {
+                    answers[at] = answer;
+                }
             }
-            answers => answers,
-        };
-        self.sound(answers.and_then(heard))
+            Ok(Answers::new(answers))
+        });
+        self.sound(answers)
     }
 
-    fn commands(&self, saying: &Saying<'_>, how: &str, script: &str) -> Pipeline {
-        let mut commands = pipe();
+    /// A beat; [`heard`] reads what comes of it.
+    pub fn beat(&self, saying: &Saying<'_>, to: &mut Commands) {
         let keys = &self.keys;
-        let beat = commands.cmd(how).arg(script).arg(4);
-        for key in [&keys.names, &keys.beats, &keys.cards, &keys.epoch] {
-            beat.arg(key);
-        }
-        beat.arg(saying.name)
+        let [names, beats] = [&*keys.names, &keys.beats];
+        to.call(&self.beat, &[names, beats, &keys.cards, &keys.epoch])
+            .arg(saying.name)
             .arg(&saying.beat.instance)
             .arg(saying.node)
             .arg(saying.beat.written())
             .arg(saying.card.unwrap_or_default())
             .arg(SILENT.0);
         if saying.others {
-            commands.cmd("HGETALL").arg(&keys.beats);
+            to.add("HGETALL").arg(beats);
         }
-        commands
     }
 
     /// The cards of these nodes, in their order; None: there is none that can be read.
     pub fn cards(&mut self, nodes: &[u8]) -> Result<Vec<Option<Card>>, Failure> {
-        let mut commands = pipe();
-        let ask = commands.cmd("HMGET").arg(&self.keys.cards);
-        for node in nodes {
-            ask.arg(*node);
-        }
-        let answer = self.ask(&commands).and_then(only);
-        let texts: Result<Vec<Option<Vec<u8>>>, Failure> = answer.and_then(read);
+        let mut commands = Commands::default();
+        let ask = commands.add("HMGET").arg(&self.keys.cards);
+        ask.args(nodes);
+        let texts = self.ask(&commands).and_then(|mut answers| answers.read());
         let card = |text: Option<Vec<u8>>| {
             let mut card: Card = serde_json::from_slice(&text?).ok()?;
             // They go into the log and onto pages.
@@ -320,10 +321,16 @@ impl Store {
             }
             Some(card)
         };
-        Ok(self.sound(texts)?.into_iter().map(card).collect())
+        let texts: Vec<Option<Vec<u8>>> = self.sound(texts)?;
+        Ok(texts.into_iter().map(card).collect())
     }
 
-    fn ask(&mut self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
+    /// The connection is of no use any more.
+    pub fn close(&mut self) {
+        self.open = None;
+    }
+
+    fn exchange(&mut self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
         match &mut self.open {
             Some(open) => open.line.ask(commands),
             None => Err(Failure::new(Trouble::Closed, "there is no connection")),
@@ -333,7 +340,7 @@ impl Store {
     /// After a failure the connection is of no use.
     fn sound<T>(&mut self, result: Result<T, Failure>) -> Result<T, Failure> {
         if result.is_err() {
-            self.open = None;
+            self.close();
         }
         result
     }
@@ -372,22 +379,12 @@ fn only(answers: Vec<Value>) -> Result<Value, Failure> {
     good(answers.into_iter().next().unwrap_or(Value::Nil))
 }
 
-fn read<T: FromRedisValue>(value: Value) -> Result<T, Failure> {
-    let strange = |_| Failure::new(Trouble::Garbage, "its answer is of another kind");
-    T::from_redis_value(value).map_err(strange)
-}
-
-/// It does not know the script by its hash.
-fn is_unknown(answer: Option<&Value>) -> bool {
-    matches!(answer, Some(Value::ServerError(error)) if error.code() == "NOSCRIPT")
-}
-
-fn heard(answers: Vec<Value>) -> Result<Heard, Failure> {
-    let mut answers = answers.into_iter();
-    let said: Vec<Value> = only(answers.next().into_iter().collect()).and_then(read)?;
-    let beats = match answers.next() {
-        Some(beats) => Some(beats_of(good(beats)?)?),
-        None => None,
+/// What came of a beat; `others`: they were asked for, too.
+pub fn heard(answers: &mut Answers, others: bool) -> Result<Heard, Failure> {
+    let said: Vec<Value> = answers.read()?;
+    let beats = match others {
+        true => Some(beats_of(answers.take()?)?),
+        false => None,
     };
     let mut said = said.into_iter();
     let mut next = || said.next().unwrap_or(Value::Nil);

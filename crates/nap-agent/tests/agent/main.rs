@@ -3,5 +3,6 @@
 mod chaos;
 mod life;
 mod node;
+mod reference;
 mod store;
 mod trouble;

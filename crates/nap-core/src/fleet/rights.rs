@@ -22,7 +22,7 @@ pub const LEARNING: Micros = Micros::from_secs(2);
 /// How long an ask that found nothing presses on all.
 pub const PRESSURE: Micros = Micros::from_secs(1);
 /// While a node lives somebody is heard more often than this.
-const AWAY: Micros = Micros::from_secs(1);
+pub const AWAY: Micros = Micros::from_secs(1);
 /// A right that was idle for so long goes back.
 pub const IDLE: Micros = Micros::from_secs(1);
 

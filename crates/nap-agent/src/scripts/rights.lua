@@ -1,0 +1,88 @@
+-- A shared limit, split into rights: what a node holds is what it says, and more is given while there is some.
+--
+-- KEYS  1 rights of the gate (hash: node -> "<rights> <wants> <heard> <limit>", "of <node>" -> how far it was heard,
+--         run, learns, presses, heard)
+-- ARGV  1 node   2 its agent: another one begins to count anew   3 number of the message   4 rights it holds
+--       5 accesses that run and wait there   6 how many more it asks for   7 limit it is configured with
+--       8 run of this server   then microseconds: 9 after which a silent node has none   10 for which nothing is given by a
+--       server that may lack what was given last   11 for which an ask that found nothing presses on all
+--       12 within which somebody is heard, unless it was the store that was away
+-- Answers {rights given, those to be given back at once, the node's fair share, does somebody want what is not there (0, 1)}.
+local now = clock()
+local me = ARGV[1]
+local state, nodes = {}, {}
+local all = redis.call('HGETALL', KEYS[1])
+for at = 1, #all, 2 do
+  local rights, wants, heard, limit = string.match(all[at + 1], '^(%d+) (%d+) (%d+) (%d+)$')
+  if rights then
+    nodes[all[at]] = {
+      rights = tonumber(rights), wants = tonumber(wants), heard = tonumber(heard), limit = tonumber(limit),
+    }
+  else
+    state[all[at]] = all[at + 1]
+  end
+end
+local function number(name) return tonumber(state[name] or '0') end
+local learns, presses, before = number('learns'), number('presses'), number('heard')
+if state.run ~= ARGV[8] then learns = now + tonumber(ARGV[10]) end
+
+local function write(node, held)
+  local words = { whole(held.rights), whole(held.wants), whole(held.heard), whole(held.limit) }
+  redis.call('HSET', KEYS[1], node, table.concat(words, ' '))
+end
+
+-- Nobody was silent while nobody was heard.
+local gap = now - before
+local was_away = before ~= 0 and gap > tonumber(ARGV[12])
+for node, held in pairs(nodes) do
+  if was_away then held.heard = held.heard + gap end
+  if now - held.heard >= tonumber(ARGV[9]) then
+    redis.call('HDEL', KEYS[1], node)
+    nodes[node] = nil
+  elseif was_away then
+    write(node, held)
+  end
+end
+
+local function sums()
+  local limit, rights = tonumber(ARGV[7]), 0
+  for _, held in pairs(nodes) do
+    limit = math.min(limit, held.limit)
+    rights = rights + held.rights
+  end
+  return limit, rights
+end
+
+local granted, over = 0, 0
+local agent, last = string.match(state['of ' .. me] or '', '^(%x+) (%d+)$')
+if agent ~= ARGV[2] or tonumber(last) < tonumber(ARGV[3]) then
+  local asks = tonumber(ARGV[6])
+  local held = { rights = tonumber(ARGV[4]), wants = tonumber(ARGV[5]), heard = now, limit = tonumber(ARGV[7]) }
+  nodes[me] = held
+  local limit, rights = sums()
+  over = math.min(math.max(rights - limit, 0), held.rights)
+  if asks > 0 then
+    if now >= learns then granted = math.min(asks, math.max(limit - rights, 0)) end
+    if granted < asks then presses = now + tonumber(ARGV[11]) end
+    held.rights = held.rights + granted
+  end
+  write(me, held)
+  redis.call('HSET', KEYS[1], 'of ' .. me, ARGV[2] .. ' ' .. ARGV[3])
+end
+redis.call('HSET', KEYS[1], 'run', ARGV[8], 'learns', whole(learns), 'presses', whole(presses), 'heard', whole(now))
+
+-- Max-min: the smallest first, what they do not want is the others'.
+local order = {}
+for node, held in pairs(nodes) do order[#order + 1] = { node = tonumber(node), wants = held.wants } end
+table.sort(order, function(a, b)
+  if a.wants ~= b.wants then return a.wants < b.wants end
+  return a.node > b.node
+end)
+local fair, left = 0, (sums())
+for at, one in ipairs(order) do
+  local sharers = #order - at + 1
+  local share = math.min(one.wants, (left - left % sharers) / sharers)
+  if one.node == tonumber(me) then fair = share end
+  left = left - share
+end
+return {granted, over, fair, now < presses and 1 or 0}
