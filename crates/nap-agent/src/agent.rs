@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::commands::Commands;
 use crate::figures;
 use crate::fleet::{Fleet, News};
+use crate::gates::{self, Gates};
 use crate::life::{Came, Life};
 use crate::line::{Failure, shown};
 use crate::log::{Level, Log, say, wall};
@@ -26,7 +27,7 @@ use crate::store::{Heard, Saying, Seat, Server, Store, heard};
 use crate::words;
 
 /// Between two beats.
-const BEAT: Duration = Duration::from_millis(250);
+const BEAT: Micros = Micros::from_millis(250);
 /// Between two looks at the others.
 const EXCHANGE: Micros = Micros::from_secs(1);
 /// Between two looks at how the store is set up.
@@ -50,6 +51,7 @@ pub struct Agent {
     breaker: Breaker,
     clock: Clock,
     fleet: Fleet,
+    gates: Gates,
     log: Log,
     card: Card,
     /// As it lies in the store.
@@ -58,16 +60,26 @@ pub struct Agent {
     beat: Beat,
     /// The store has to be told the card.
     tell_card: bool,
+    /// It is a member of the fleet, as far as it has heard.
+    member: bool,
     /// Inside times; zero: never.
     times: Times,
-    /// Where the store was last.
+    /// Where the store was last,
     at: String,
+    /// which server it is,
+    run: String,
+    /// and how often it was connected to.
+    connections: u64,
     /// Of the outage that lasts: what has been said of it.
     said: BTreeSet<u32>,
+    /// Of one that is over: how many seconds it has lasted, until that is said.
+    back: Option<u64>,
 }
 
 #[derive(Default)]
 struct Times {
+    /// The next beat.
+    beat: Micros,
     exchanged: Micros,
     looked: Micros,
     told_evicts: Micros,
@@ -94,6 +106,7 @@ impl Agent {
         let heard_before = link.store_heard.load(Relaxed) != 0;
         let offset = heard_before.then(|| link.offset.load(Relaxed));
         Some(Agent {
+            gates: Gates::new(&brief),
             segment,
             link,
             pause: Micros::from_millis(brief.pause.into()),
@@ -110,9 +123,13 @@ impl Agent {
             beat,
             card,
             tell_card: true,
+            member: false,
             times: Times::default(),
             at: String::new(),
+            run: String::new(),
+            connections: 0,
             said: BTreeSet::new(),
+            back: None,
         })
     }
 
@@ -126,21 +143,25 @@ impl Agent {
         let own = std::process::id();
         self.link.agent.store(own, SeqCst);
         let mut orphaned = None;
-        let mut next = Instant::now();
         loop {
             if self.link.agent.load(SeqCst) != own {
                 return;
             }
-            self.tick();
+            // Before it looks at what there is to do: whoever rings then is heard.
+            let rung = self.link.bell.load(SeqCst);
+            let next = self.tick();
             if orphaned.is_some_and(|since: Instant| since.elapsed() >= SUCCESSOR) {
                 break;
             }
-            // A beat that took longer is not made up for.
-            next = (next + BEAT).max(Instant::now());
-            match sleep(life, next) {
+            match life.wait(Duration::ZERO) {
                 Came::Nothing => {}
                 Came::Orphaned => orphaned = Some(Instant::now()),
                 Came::Stop => break,
+            }
+            let left = (next - self.segment.now()).min(BEAT);
+            if left != Micros::ZERO {
+                let left = Duration::from_micros(left.0);
+                self.segment.wait_for_bell(rung, left);
             }
         }
         self.leave(own);
@@ -179,27 +200,45 @@ impl Agent {
         }
     }
 
-    /// A beat, if it is time for one.
-    fn tick(&mut self) {
+    /// All that there is to do now. When it has to be called again, if nobody rings before.
+    fn tick(&mut self) -> Micros {
         let now = self.segment.now();
         self.link.agent_seen.store(now.0, Relaxed);
+        let due = now >= self.times.beat || self.times.beat - now > BEAT;
+        if due {
+            // A beat that took longer is not made up for.
+            self.times.beat = (self.times.beat + BEAT).clamp(now, now + BEAT);
+        }
         if !self.breaker.lets(now) || now < self.times.again {
-            return;
+            if self.member {
+                self.gates.is_away(&self.segment);
+            }
+            return self.times.beat;
         }
         let open = self.store.as_ref().is_some_and(Store::is_open);
-        let mut done = self.exchange(now);
+        let mut done = self.exchange(now, due);
         // A connection may end at any time, as where a store ends those that are idle: that is no failure yet.
         if open && matches!(&done, Err(failure) if failure.trouble == Trouble::Closed) {
-            done = self.exchange(now);
+            done = self.exchange(now, due);
         }
-        if let Err(failure) = done {
-            self.failed(&failure);
-        }
+        let again = match done {
+            Ok(again) => again,
+            Err(failure) => {
+                self.failed(&failure);
+                false
+            }
+        };
         let now = self.segment.now();
         self.link.agent_seen.store(now.0, Relaxed);
+        match self.gates.due() {
+            _ if again => now,
+            Some(due) => due.min(self.times.beat),
+            None => self.times.beat,
+        }
     }
 
-    fn exchange(&mut self, now: Micros) -> Result<(), Failure> {
+    /// Says what there is to say, with a beat if one is `due`. True: there is more at once.
+    fn exchange(&mut self, now: Micros, due: bool) -> Result<bool, Failure> {
         let Some(store) = &mut self.store else {
             return Err(Failure::new(
                 Trouble::NoRoute,
@@ -207,23 +246,69 @@ impl Agent {
             ));
         };
         let found = store.open()?;
-        let others = now - self.times.exchanged >= EXCHANGE;
-        if let Some(figures) = figures::of(&self.segment) {
-            self.beat.figures = figures;
+        if let Some(server) = &found {
+            self.run.clone_from(&server.run);
+            self.connections += 1;
         }
-        let saying = Saying {
-            name: &self.name,
-            node: self.link.node.load(Relaxed) as u8,
-            beat: &self.beat,
-            card: (self.tell_card || found.is_some()).then_some(&*self.written),
-            others,
-        };
-        let sent = self.segment.now();
+        // Whoever is no member, or has a new connection, beats before anything else.
+        let joins = !self.member || found.is_some();
+        let beats = due || joins;
+        let others = beats && now - self.times.exchanged >= EXCHANGE;
         let mut commands = Commands::default();
-        store.beat(&saying, &mut commands);
+        if beats {
+            if let Some(figures) = figures::of(&self.segment) {
+                self.beat.figures = figures;
+            }
+            let saying = Saying {
+                name: &self.name,
+                node: self.link.node.load(Relaxed) as u8,
+                beat: &self.beat,
+                card: (self.tell_card || found.is_some()).then_some(&*self.written),
+                others,
+            };
+            store.beat(&saying, &mut commands);
+        }
+        let there = gates::Store {
+            node: self.link.node.load(Relaxed) as u8,
+            run: &self.run,
+            connections: self.connections,
+        };
+        if !joins {
+            self.gates.says(&self.segment, &there, beats, &mut commands);
+        }
+        if commands.is_empty() {
+            return Ok(false);
+        }
+        let sent = self.segment.now();
         let mut answers = store.ask(&commands)?;
-        let heard = heard(&mut answers, others).inspect_err(|_| store.close())?;
         let got = self.segment.now();
+        let heard = match beats {
+            true => Some(heard(&mut answers, others)?),
+            false => None,
+        };
+        if !joins {
+            self.gates.hears(&self.segment, &there, &mut answers)?;
+        }
+        self.link.answered(got, got - sent);
+        self.breaker.answered();
+        if let Some(heard) = heard {
+            self.has_beaten(heard, sent, got, found)?;
+        }
+        self.is_back(got);
+        Ok(joins && self.member)
+    }
+
+    /// The store has answered a beat.
+    fn has_beaten(
+        &mut self,
+        heard: Heard,
+        sent: Micros,
+        got: Micros,
+        found: Option<Server>,
+    ) -> Result<(), Failure> {
+        let Some(store) = &mut self.store else {
+            return Ok(());
+        };
         let mut cards = BTreeMap::new();
         let wanted = heard.beats.as_ref().map(|beats| self.fleet.wanted(beats));
         if let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()) {
@@ -236,7 +321,6 @@ impl Agent {
             None if got - self.times.looked >= LOOK => Some(store.server()?),
             None => None,
         };
-        self.link.answered(got, got - sent);
         self.read_clock(sent, got, heard.time);
         self.heard(heard, got, cards);
         if let Some(server) = server {
@@ -264,7 +348,10 @@ impl Agent {
         };
         self.tell_card = !card;
         self.times.taken = Micros::ZERO;
-        self.link.node.store(node.into(), Relaxed);
+        for word in [&self.link.node, &self.segment.head().node] {
+            word.store(node.into(), Relaxed);
+        }
+        self.member = true;
         let known = self.link.epoch.swap(epoch, Relaxed);
         if known != 0 && known != epoch {
             self.log.say(now, "epoch", Level::Error, words::EMPTIED);
@@ -302,9 +389,7 @@ impl Agent {
     fn is_joined(&mut self, now: Micros) {
         let failing = std::mem::take(&mut self.times.failing);
         if !std::mem::take(&mut self.said).is_empty() {
-            let seconds = (now - failing).secs_floor();
-            let words = format!("the store is back after {seconds} s");
-            self.log.say(now, "back", Level::Notice, &words);
+            self.back = Some((now - failing).secs_floor());
         }
         // Meanwhile another may have taken over, or the parent may have none.
         if self.link.agent.load(SeqCst) == std::process::id() {
@@ -312,8 +397,19 @@ impl Agent {
         }
     }
 
+    /// It is said that the store is back once that has been told which it may have forgotten.
+    fn is_back(&mut self, now: Micros) {
+        if let Some(told) = self.gates.is_back()
+            && let Some(seconds) = self.back.take()
+        {
+            let words = words::back(seconds, told);
+            self.log.say(now, "back", Level::Notice, &words);
+        }
+    }
+
     /// It is no member, though the store answers.
     fn alone(&mut self, now: Micros, trouble: Trouble, host: &str) {
+        self.leaves();
         self.times.again = now + EXCHANGE;
         self.link.stand(now, Standing::Alone, Some(trouble));
         if self.times.taken == Micros::ZERO {
@@ -328,8 +424,16 @@ impl Agent {
         self.log.say(now, "alone", Level::Error, &words);
     }
 
+    fn leaves(&mut self) {
+        if std::mem::take(&mut self.member) {
+            self.gates.leave(&self.segment);
+        }
+    }
+
     fn failed(&mut self, failure: &Failure) {
         let now = self.segment.now();
+        self.store.iter_mut().for_each(Store::close);
+        self.gates.failed(&self.segment);
         self.breaker.failed(now, failure.trouble);
         if self.times.failing == Micros::ZERO {
             self.times.failing = now;
@@ -342,6 +446,11 @@ impl Agent {
             true => Standing::Alone,
             false => Standing::Away,
         };
+        match (too_old, self.member) {
+            (true, _) => self.leaves(),
+            (false, true) => self.gates.is_away(&self.segment),
+            (false, false) => {}
+        }
         self.link.stand(now, standing, Some(failure.trouble));
         let number = failure.trouble as u32;
         if !self.said.contains(&number) {
@@ -364,16 +473,6 @@ impl Agent {
         if server.evicts() && (told == Micros::ZERO || now - told >= EVICTS) {
             self.times.told_evicts = now;
             say(Level::Error, &words::evicts(server));
-        }
-    }
-}
-
-fn sleep(life: &mut Life, until: Instant) -> Came {
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let came = life.wait(left);
-        if came != Came::Nothing || Instant::now() >= until {
-            return came;
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod clock;
 pub mod commands;
 pub mod figures;
 pub mod fleet;
+pub mod gates;
 pub mod life;
 pub mod line;
 pub mod log;

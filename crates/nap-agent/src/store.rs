@@ -69,6 +69,8 @@ pub struct Server {
     pub memory: u64,
     /// Keys that it has thrown away to make room.
     pub evicted: u64,
+    /// Another one with each start.
+    pub run: String,
 }
 
 impl Server {
@@ -105,6 +107,7 @@ impl Server {
                 policy: field("maxmemory_policy").into(),
                 memory: field("maxmemory").parse().unwrap_or(0),
                 evicted: field("evicted_keys").parse().unwrap_or(0),
+                run: field("run_id").into(),
             }),
         }
     }

@@ -277,13 +277,14 @@ fn periods(batch: &Batch) -> Vec<Micros> {
 fn beat_text(beat: &GateBeat) -> String {
     let GateBeat {
         arrivals,
+        out,
         places,
         rate,
         claimed_s,
         rights,
         wants,
     } = beat;
-    format!("{arrivals} {places} {rate} {claimed_s} {rights} {wants}")
+    format!("{arrivals} {out} {places} {rate} {claimed_s} {rights} {wants}")
 }
 
 /// None: it is of a later version, or nobody's.
@@ -292,6 +293,7 @@ fn beat_of(text: &str) -> Option<GateBeat> {
     let mut next = || words.next();
     Some(GateBeat {
         arrivals: next()?.parse().ok()?,
+        out: next()?.parse().ok()?,
         places: next()?.parse().ok()?,
         rate: next()?.parse().ok()?,
         claimed_s: next()?.parse().ok()?,

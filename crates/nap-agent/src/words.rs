@@ -13,6 +13,15 @@ pub fn away(why: &str) -> String {
     format!("the store is away ({why}); tickets are kept, limits stay")
 }
 
+/// It can be used again: marks were told anew, and of some another node had made one meanwhile.
+pub fn back(seconds: u64, [told, twice]: [u64; 2]) -> String {
+    let told = match told {
+        0 => String::new(),
+        told => format!("; {told} redemptions told, {twice} of them twice"),
+    };
+    format!("the store is back after {seconds} s{told}")
+}
+
 /// It cannot be used before somebody has done something about it.
 pub fn too_old(what: &str) -> String {
     let what = what.strip_prefix("it is ").unwrap_or(what);
