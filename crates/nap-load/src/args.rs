@@ -73,6 +73,10 @@ pub struct Args {
     /// This share drops the connection TIME after asking, and goes on to its next post
     #[arg(long, value_name = "SHARE@TIME", value_parser = share_at_time, help_heading = "Visitors")]
     pub abort: Option<Manner>,
+    /// Present a ticket again, as often as it takes within TIME, if its answer was lost: the connection broke, or a
+    /// proxy had none to give
+    #[arg(long, value_name = "TIME", value_parser = positive_time, help_heading = "Visitors")]
+    pub again: Option<Micros>,
     /// N more visitors who read a long answer slowly, again and again
     #[arg(long, value_name = "N@BYTES_PER_S:URL", value_parser = slow_read, help_heading = "Visitors")]
     pub slow_read: Option<Slow>,
@@ -119,6 +123,10 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = positive_time,
           help_heading = "HTTP")]
     pub timeout: Micros,
+
+    /// The header in which a balancer names the node that answers: the report tells what each sold and redeemed
+    #[arg(long, value_name = "NAME", help_heading = "HTTP")]
+    pub node_header: Option<String>,
 
     #[command(flatten)]
     pub common: Common,

@@ -20,7 +20,7 @@ use crate::jar::Jar;
 use crate::page::{self, Page, Step};
 use crate::plan::{Behaviour, Move, Plan};
 use crate::tally::{Outcome, Served, Tally, Try};
-use crate::ticket::{Answer, Group, NAP_TICKET, Reason, Ticket, cookies, understand};
+use crate::ticket::{Answer, Group, NAP_REASON, NAP_TICKET, Reason, Ticket, cookies, understand};
 use crate::wire::{Fault, Reply, Wire};
 use nap_rng::Rng;
 
@@ -78,6 +78,8 @@ enum After {
     },
     /// An error after which another try makes sense.
     Error,
+    /// The answer to a ticket was lost.
+    Lost,
     /// An error after which another try makes no sense.
     Hopeless,
     HungUp,
@@ -151,6 +153,7 @@ impl Visitor {
                     break;
                 }
                 After::Error => world.plan.manners.after_error(self.behaviour, (sent, now)),
+                After::Lost => now + LOST_PAUSE,
                 After::Refused { retry_after, page } => {
                     // A visitor who has been late once comes on time with the ticket they were re-booked to.
                     let manner = match self.behaviour {
@@ -307,14 +310,22 @@ impl Visitor {
     ) -> After {
         let world = self.world.clone();
         let presented = self.ticket.clone();
+        let answered = result.as_ref().and_then(|result| result.as_ref().ok());
+        let node = answered.and_then(|reply| {
+            let name = reply.headers.get(world.plan.node_header.as_ref()?)?;
+            Some(name.to_str().ok()?.to_owned())
+        });
+        let is_lost = self.is_lost(a, result.as_ref(), course);
         if let Some(ticket) = self.ticket.as_mut().filter(|_| a.group != Group::Early)
             && !ticket.presented
+            && !is_lost
         {
             ticket.presented = true;
             world.tally.borrow_mut().waited(ticket, a.sent);
         }
         let (after, outcome) = match result {
             None => (After::HungUp, Outcome::Dropped),
+            Some(_) if is_lost => (After::Lost, Outcome::Lost),
             Some(Err(fault)) => (After::Error, Outcome::Fault(fault)),
             Some(Ok(reply)) => {
                 for cookie in cookies(&reply.headers) {
@@ -337,7 +348,8 @@ impl Visitor {
                         let retry_after = refusal.retry_after;
                         let (reason, torn) = (refusal.reason, refusal.torn);
                         let heard = world.clock.point(reply.heard);
-                        let (told, is_new) = refusal.hand_over(&mut self.ticket, heard);
+                        let (told, is_new) =
+                            refusal.hand_over(&mut self.ticket, heard, node.as_deref());
                         let ticket = if told { self.ticket.as_ref() } else { None };
                         if a.number == 1 {
                             course.told = ticket.map(|ticket| ticket.window.from);
@@ -368,6 +380,7 @@ impl Visitor {
             response: a.now - a.sent,
             group: a.group,
             presented: presented.as_ref(),
+            node: node.as_deref(),
             outcome,
         });
         if matches!(after, After::Served) {
@@ -382,6 +395,33 @@ impl Visitor {
             });
         }
         after
+    }
+
+    /// Whether this try with a ticket is to be forgotten, as its answer was lost not long ago.
+    fn is_lost(
+        &self,
+        a: &Place,
+        result: Option<&Result<Reply, Fault>>,
+        course: &mut Course,
+    ) -> bool {
+        let lost = match result {
+            Some(Err(fault)) => *fault != Fault::Timeout,
+            // A proxy's own: the module gives a reason.
+            Some(Ok(reply)) => {
+                matches!(reply.status, 502..=504) && !reply.headers.contains_key(NAP_REASON)
+            }
+            None => false,
+        };
+        let Some(again) = self
+            .world
+            .plan
+            .again
+            .filter(|_| lost && self.ticket.is_some())
+        else {
+            course.lost = None;
+            return false;
+        };
+        a.now < *course.lost.get_or_insert(a.sent) + again
     }
 
     fn forget_ticket(&mut self) {
@@ -411,10 +451,15 @@ impl Visitor {
     }
 }
 
+/// Between two tries with a ticket whose answers are lost.
+const LOST_PAUSE: Micros = Micros::from_millis(100);
+
 /// What has happened to a post so far.
 #[derive(Default)]
 struct Course {
     deferrals: u32,
+    /// Since when answers to the ticket are lost.
+    lost: Option<Micros>,
     /// Start of the ticket that the first refusal brought.
     told: Option<Micros>,
 }

@@ -296,6 +296,9 @@ pub struct Plan {
     /// How the senders send, in turn.
     pub slow_forms: Vec<Form>,
     pub retry: Micros,
+    /// How long a ticket is presented again whose answer was lost.
+    pub again: Option<Micros>,
+    pub node_header: Option<HeaderName>,
     pub method: Method,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -349,8 +352,14 @@ impl Plan {
         if !args.get {
             headers.entry(header::CONTENT_TYPE).or_insert(FORM);
         }
+        let node_header = args.node_header.map(|name| {
+            let wrong = |_| format!("--node-header: {name:?} is no name of a header");
+            name.parse().map_err(wrong)
+        });
         let route = args.common.route(&target);
         Ok(Plan {
+            node_header: node_header.transpose()?,
+            again: args.again,
             headers,
             method: if args.get { Method::GET } else { Method::POST },
             manners: Manners {

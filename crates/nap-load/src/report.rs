@@ -17,7 +17,7 @@ use crate::output::Findings;
 use crate::plan::{Behaviour, Crowd, Plan};
 use crate::slow::SlowBook;
 use crate::stats::{Summary, jain};
-use crate::tally::{Polls, Posts, Presentations, Promises, Served, Tally, Tickets};
+use crate::tally::{Node, Polls, Posts, Presentations, Promises, Served, Tally, Tickets};
 use crate::ticket::Group;
 
 /// The whole report; field names are the JSON's. Times are seconds.
@@ -62,6 +62,8 @@ pub struct Report {
     pub behaviours: Vec<BehaviourReport>,
     pub errors: BTreeMap<String, u64>,
     pub connections: Connections,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Nodes>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_readers: Option<SlowBook>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,6 +140,31 @@ pub struct Connections {
     pub resent_late: u64,
     /// Open arrivals beyond `--clients`, never begun.
     pub turned_away: u64,
+}
+
+/// A fleet, seen by its visitors.
+#[derive(Serialize)]
+pub struct Nodes {
+    /// Holders served in their prime window or tail.
+    pub redeemed: u64,
+    /// Of these, at another node than the one that sold the ticket.
+    pub redeemed_elsewhere: u64,
+    pub elsewhere_share: f64,
+    pub by_name: BTreeMap<String, Node>,
+}
+
+impl Nodes {
+    fn of(by_name: BTreeMap<String, Node>) -> Self {
+        let sum = |of: fn(&Node) -> u64| by_name.values().map(of).sum::<u64>();
+        let elsewhere = sum(|node| node.redeemed_of_others);
+        let redeemed = sum(|node| node.redeemed_own) + elsewhere;
+        Nodes {
+            redeemed,
+            redeemed_elsewhere: elsewhere,
+            elsewhere_share: ratio(elsewhere as f64, redeemed as f64),
+            by_name,
+        }
+    }
 }
 
 /// How this client itself performed.
@@ -296,6 +323,7 @@ impl Report {
             },
             tickets: tally.tickets,
             polls: tally.polls,
+            nodes: plan.node_header.as_ref().map(|_| Nodes::of(tally.nodes)),
             promises: tally.promises,
             errors: tally.errors,
         }

@@ -27,6 +27,8 @@ pub struct Try<'a> {
     pub group: Group,
     /// The ticket in hand when it was sent.
     pub presented: Option<&'a Ticket>,
+    /// The node that answered, as a balancer names it.
+    pub node: Option<&'a str>,
     pub outcome: Outcome<'a>,
 }
 
@@ -48,6 +50,8 @@ pub enum Outcome<'a> {
         status: u16,
     },
     Fault(Fault),
+    /// The answer to a ticket was lost, and it is presented again: the try counts as none.
+    Lost,
     /// The visitor hung up.
     Dropped,
 }
@@ -123,6 +127,8 @@ pub struct Promises {
     pub deferred: u64,
     /// Not let in for any other reason.
     pub broken: u64,
+    /// Of the broken, those who were given another ticket.
+    pub booked_again: u64,
     /// Error, timeout, or the visitor hung up.
     pub unanswered: u64,
     /// Posts that were deferred more than once.
@@ -141,6 +147,17 @@ pub struct Presentations {
     /// Refused without a ticket.
     pub refused: u64,
     pub unanswered: u64,
+}
+
+/// What a node did.
+#[derive(Default, Serialize)]
+pub struct Node {
+    /// Different tickets that came from it.
+    pub sold: u64,
+    /// Holders served in their prime window or tail: of its own tickets, and of other nodes'.
+    pub redeemed_own: u64,
+    pub redeemed_of_others: u64,
+    pub broken: u64,
 }
 
 /// Tickets seen.
@@ -173,6 +190,8 @@ pub struct Tally {
     /// By [`Group`]; only groups that have a ticket and are not prime.
     pub presentations: [Presentations; 5],
     pub tickets: Tickets,
+    /// By name, where a balancer tells it.
+    pub nodes: BTreeMap<String, Node>,
     /// Waits as told at issue, and as passed until the ticket was presented; seconds.
     pub told: Vec<f64>,
     pub waited: Vec<f64>,
@@ -211,6 +230,7 @@ impl Tally {
             promises: Promises::default(),
             presentations: Default::default(),
             tickets: Tickets::default(),
+            nodes: BTreeMap::new(),
             told: Vec::new(),
             waited: Vec::new(),
             refusals: BTreeMap::new(),
@@ -276,6 +296,7 @@ impl Tally {
             client.tries += 1;
         }
         self.judge(a);
+        self.count_for_node(a);
         match a.outcome {
             Outcome::Served { .. } | Outcome::Dropped => {}
             Outcome::Refused {
@@ -297,6 +318,7 @@ impl Tally {
                 *self.errors.entry(format!("http {status}")).or_default() += 1
             }
             Outcome::Fault(fault) => *self.errors.entry(fault.name().to_owned()).or_default() += 1,
+            Outcome::Lost => *self.errors.entry("lost".to_owned()).or_default() += 1,
         }
         if self.csv_error.is_none() {
             self.csv_error = self.write_row(a).err();
@@ -316,6 +338,9 @@ impl Tally {
 
     fn judge(&mut self, a: &Try<'_>) {
         let Some(presented) = a.presented else { return };
+        if matches!(a.outcome, Outcome::Lost) {
+            return;
+        }
         if a.group != Group::Prime {
             let row = &mut self.presentations[a.group as usize];
             row.presented += 1;
@@ -338,8 +363,34 @@ impl Tally {
                 reason: Reason::Deferred,
                 ..
             } => promises.deferred += 1,
-            Outcome::Refused { .. } => promises.broken += 1,
+            Outcome::Refused { ticket, is_new, .. } => {
+                promises.broken += 1;
+                promises.booked_again += u64::from(ticket.is_some() && is_new);
+            }
             _ => promises.unanswered += 1,
+        }
+    }
+
+    fn count_for_node(&mut self, a: &Try<'_>) {
+        let Some(name) = a.node else { return };
+        let node = self.nodes.entry(name.to_owned()).or_default();
+        let in_time = a.presented.filter(|_| a.group != Group::Early);
+        match (a.outcome, in_time) {
+            (Outcome::Served { .. }, Some(ticket)) => {
+                match ticket.seller.as_deref() == Some(name) {
+                    true => node.redeemed_own += 1,
+                    false => node.redeemed_of_others += 1,
+                }
+            }
+            (Outcome::Refused { reason, .. }, Some(_))
+                if a.group == Group::Prime && reason != Reason::Deferred =>
+            {
+                node.broken += 1;
+            }
+            _ => {}
+        }
+        if let Outcome::Refused { is_new: true, .. } = a.outcome {
+            node.sold += 1;
         }
     }
 
@@ -361,6 +412,7 @@ impl Tally {
             } => (status, reason.name(), ticket),
             Outcome::Failed { status } => (status, "error", a.presented),
             Outcome::Fault(fault) => (0, fault.name(), a.presented),
+            Outcome::Lost => (0, "lost", a.presented),
             Outcome::Dropped => (0, "hung up", a.presented),
         };
         write!(
@@ -439,6 +491,7 @@ mod tests {
             response: Micros::from_secs(secs),
             group,
             presented: Some(held),
+            node: None,
             outcome,
         });
     }
@@ -520,6 +573,7 @@ mod tests {
                 response: Micros::ZERO,
                 group: Group::Newcomer,
                 presented: None,
+                node: None,
                 outcome: refused(Reason::Full, Some(&ticket), true),
             });
         }

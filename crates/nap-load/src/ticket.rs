@@ -4,6 +4,8 @@
 //! places name different tickets the answer is marked, as that is a fault of the server. Times are spans from
 //! the answer's sending when parsed, and points of the run once held.
 
+use std::rc::Rc;
+
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, RETRY_AFTER, SET_COOKIE};
 use nap_core::micros::Micros;
@@ -81,8 +83,10 @@ pub struct Ticket {
     pub issued: Micros,
     /// Points of the run.
     pub window: Window,
-    /// Presented at or after `window.from`.
+    /// Presented at or after `window.from`, and answered.
     pub presented: bool,
+    /// The node that sold it, as a balancer names it.
+    pub seller: Option<Rc<str>>,
 }
 
 impl Ticket {
@@ -97,6 +101,7 @@ impl Ticket {
             issued: now,
             window: offer.window.at(now),
             presented: false,
+            seller: None,
         }
     }
 
@@ -178,9 +183,14 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Gives the visitor the ticket it brings, heard at `heard`, or takes away one that it says is worth
+    /// Gives the visitor the ticket it brings, heard from `node` at `heard`, or takes away one that it says is worth
     /// nothing. Returns whether it brought one, and whether that is a new one.
-    pub fn hand_over(self, hand: &mut Option<Ticket>, heard: Micros) -> (bool, bool) {
+    pub fn hand_over(
+        self,
+        hand: &mut Option<Ticket>,
+        heard: Micros,
+        node: Option<&str>,
+    ) -> (bool, bool) {
         let Some(offer) = self.offer else {
             if self.reason.voids_ticket() {
                 *hand = None;
@@ -190,9 +200,11 @@ impl Refusal {
         let mut ticket = Ticket::new(offer, heard);
         let same = hand.take().filter(|held| held.id == ticket.id);
         let is_new = same.is_none();
+        ticket.seller = node.map(Rc::from);
         if let Some(held) = same {
             ticket.issued = held.issued;
             ticket.presented = held.presented;
+            ticket.seller = held.seller;
         }
         *hand = Some(ticket);
         (true, is_new)
@@ -273,7 +285,8 @@ impl Reason {
 /// `Nap-Ticket`, the header in which a ticket comes and may be presented.
 pub const NAP_TICKET: HeaderName = HeaderName::from_static("nap-ticket");
 const NAP_TICKET_WINDOW: HeaderName = HeaderName::from_static("nap-ticket-window");
-const NAP_REASON: HeaderName = HeaderName::from_static("nap-reason");
+/// `Nap-Reason`, which each refusal of the module has.
+pub const NAP_REASON: HeaderName = HeaderName::from_static("nap-reason");
 
 /// Whether this answer is a refusal, so that its body is worth reading.
 pub fn is_refusal(status: u16, headers: &HeaderMap) -> bool {

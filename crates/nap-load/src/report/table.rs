@@ -125,6 +125,7 @@ impl Report {
             0 => writeln!(out)?,
             n => writeln!(out, "; {n} arrivals turned away by --clients")?,
         }
+        self.write_nodes(out)?;
         for (kind, n) in &self.errors {
             writeln!(out, "error                {n:>10} {kind}")?;
         }
@@ -183,6 +184,7 @@ impl Report {
                 ("served, presented before", p.served_again),
                 ("deferred", p.deferred),
                 ("broken", p.broken),
+                ("- and booked again", p.booked_again),
                 ("no answer", p.unanswered),
             ] {
                 writeln!(out, "  {what:<27} {}", share(n))?;
@@ -211,6 +213,27 @@ impl Report {
                     row.unanswered
                 )?;
             }
+        }
+        Ok(())
+    }
+
+    fn write_nodes(&self, out: &mut String) -> std::fmt::Result {
+        let Some(nodes) = &self.nodes else {
+            return Ok(());
+        };
+        writeln!(
+            out,
+            "redeemed             {:>10} tickets, {} ({:.1} %) at another node than sold them",
+            nodes.redeemed,
+            nodes.redeemed_elsewhere,
+            100.0 * nodes.elsewhere_share
+        )?;
+        for (name, node) in &nodes.by_name {
+            writeln!(
+                out,
+                "  {name:<18} {:>10} sold; redeemed {} of its own, {} of others; {} broken",
+                node.sold, node.redeemed_own, node.redeemed_of_others, node.broken
+            )?;
         }
         Ok(())
     }

@@ -145,6 +145,7 @@ impl SessionsClient {
                 response: now - at,
                 group,
                 presented: presented.as_ref(),
+                node: None,
                 outcome: heard.outcome(self.ticket.as_ref()),
             });
         }
@@ -229,7 +230,7 @@ impl SessionsClient {
                 let (reason, torn) = (refusal.reason, refusal.torn);
                 let retry_after = refusal.retry_after;
                 let heard = self.world.clock.point(reply.heard);
-                let (told, is_new) = refusal.hand_over(&mut self.ticket, heard);
+                let (told, is_new) = refusal.hand_over(&mut self.ticket, heard, None);
                 Heard {
                     status,
                     fate: match told {

@@ -174,6 +174,61 @@ fn kept_broken_and_deferred_promises_are_told_apart() {
 }
 
 #[test]
+fn a_fleet_is_judged_by_who_sold_a_ticket_and_who_redeemed_it() {
+    let at = |node, say| Say::At(node, Box::new(say));
+    let ticket = |reason, token: &str| Say::Ticket(reason, token.to_owned(), SOON);
+    let page = || Say::Page { redeemed: true };
+    // What must be presented, and the answer to it.
+    let mut script = vec![
+        (None, at("web1", ticket("full", "A"))),
+        (Some("A"), at("web2", page())),
+        (None, at("web1", ticket("full", "B"))),
+        // A node dies over it, and the balancer has no other one yet.
+        (Some("B"), Say::HangUp),
+        (Some("B"), Say::Status(502)),
+        (Some("B"), Say::Plain),
+        (Some("B"), at("web1", page())),
+        (None, at("web2", ticket("full", "C"))),
+        (Some("C"), at("web1", ticket("unknown", "D"))),
+        (Some("D"), at("web1", page())),
+    ]
+    .into_iter();
+    let url = serve(move |ask| {
+        let (want, say) = script.next().expect("no more requests than the script has");
+        assert_eq!(ask.ticket_cookie(), want);
+        say
+    });
+    let options = [
+        "--node-header",
+        "X-Node",
+        "--again",
+        "20s",
+        "--retry",
+        "50ms",
+    ];
+    let report = report(&[&[url.as_str(), "-c", "1", "-n", "3"], &options[..]].concat());
+    check(
+        &report,
+        &[
+            ("posts.served", 3),
+            ("promises.presented", 4),
+            ("promises.kept", 3),
+            ("promises.broken", 1),
+            ("promises.booked_again", 1),
+            ("promises.served_again", 0),
+            ("errors.lost", 3),
+            ("nodes.redeemed", 3),
+            ("nodes.redeemed_elsewhere", 1),
+            ("nodes.by_name.web1.sold", 3),
+            ("nodes.by_name.web1.redeemed_own", 2),
+            ("nodes.by_name.web1.broken", 1),
+            ("nodes.by_name.web2.sold", 1),
+            ("nodes.by_name.web2.redeemed_of_others", 1),
+        ],
+    );
+}
+
+#[test]
 fn a_hammering_visitor_shows_the_same_ticket_until_its_time() {
     let mut issued: Option<Instant> = None;
     let url = serve(move |ask| {

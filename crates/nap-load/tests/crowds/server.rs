@@ -53,6 +53,8 @@ pub enum Say {
     HangUp,
     /// Never answer.
     Silence,
+    /// Say it as this node.
+    At(&'static str, Box<Say>),
 }
 
 /// Its address.
@@ -77,7 +79,10 @@ fn converse(stream: TcpStream, script: &Mutex<impl FnMut(&Ask) -> Say>) -> Optio
     let mut stream = stream;
     loop {
         let ask = read(&mut reader, stream.peer_addr().ok()?.ip())?;
-        let say = (script.lock().ok()?)(&ask);
+        let (say, node) = match (script.lock().ok()?)(&ask) {
+            Say::At(node, say) => (*say, format!("\r\nX-Node: {node}")),
+            say => (say, String::new()),
+        };
         let (head, body, stay) = match say {
             Say::Page { redeemed: false } => ("200 OK".to_owned(), "done".to_owned(), true),
             Say::Page { redeemed: true } => {
@@ -123,6 +128,7 @@ fn converse(stream: TcpStream, script: &Mutex<impl FnMut(&Ask) -> Say>) -> Optio
             ),
             Say::Status(status) => (format!("{status} Whatever"), String::new(), true),
             Say::HangUp => return None,
+            Say::At(..) => unreachable!("a node says what it says once"),
             Say::Silence => {
                 // The client closes first.
                 let _ = reader.read(&mut [0]);
@@ -130,7 +136,7 @@ fn converse(stream: TcpStream, script: &Mutex<impl FnMut(&Ask) -> Say>) -> Optio
             }
         };
         let answer = format!(
-            "HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}",
+            "HTTP/1.1 {head}{node}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(answer.as_bytes()).ok()?;
