@@ -15,7 +15,7 @@
 mod board;
 mod haproxy;
 use board::{LIMIT, figure, median};
-use haproxy::HaProxy;
+use nap_testkit::haproxy::HaProxy;
 use nap_testkit::{Builder, Mpm, made};
 use serde_json::Value;
 
@@ -169,7 +169,9 @@ impl Way {
         let server = (self.server)(mpm, work);
         let has_room = server.has_nap();
         let httpd = board::start(server)?;
-        let haproxy = self.haproxy.then(|| HaProxy::start(&httpd, LIMIT, BOUND));
+        let haproxy = self
+            .haproxy
+            .then(|| haproxy::in_front_of(&httpd, LIMIT, BOUND));
         let port = haproxy.as_ref().map_or(httpd.port(), HaProxy::port);
         let (clients, posts) = (crowd.clients.to_string(), crowd.posts.to_string());
         let seed = (round + 1).to_string();

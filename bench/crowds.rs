@@ -21,8 +21,8 @@ mod hosts;
 mod visitors;
 
 use board::{LIMIT, figure, median, option};
-use haproxy::HaProxy;
 use hosts::{HOSTS, Host};
+use nap_testkit::haproxy::HaProxy;
 use nap_testkit::{Builder, Httpd, made};
 use serde_json::Value;
 use visitors::Kind;
@@ -302,7 +302,7 @@ struct Server {
 impl Server {
     fn behind(way: Way) -> impl Fn(Httpd) -> Server {
         move |httpd| Server {
-            haproxy: (way == Way::HaProxy).then(|| HaProxy::start(&httpd, LIMIT, BOUND)),
+            haproxy: (way == Way::HaProxy).then(|| haproxy::in_front_of(&httpd, LIMIT, BOUND)),
             httpd,
         }
     }

@@ -28,9 +28,9 @@ mod haproxy;
 #[allow(dead_code, reason = "another bench promises a rate on each")]
 mod hosts;
 use board::figure;
-use haproxy::HaProxy;
 use hosts::Host;
 use nap_sim::plot::{Figure, Panel, Point};
+use nap_testkit::haproxy::HaProxy;
 use nap_testkit::shop::{PAGES, Shop};
 use nap_testkit::{Builder, Httpd, Mpm, SetOnDrop, made};
 use serde_json::{Value, json};
@@ -316,7 +316,7 @@ impl Way {
         let httpd = board::start(self.server(&shop))?;
         let front = (self.number == Number::Connections).then(|| {
             let patience = crowd.timeout.split(',').next().unwrap_or_default();
-            HaProxy::start(&httpd, number, patience)
+            haproxy::in_front_of(&httpd, number, patience)
         });
         let port = front.as_ref().map_or(httpd.port(), HaProxy::port);
         // A few clients come before all others: PHP and the database fill their caches, and laws that learn

@@ -18,6 +18,8 @@ pub mod cut;
 mod everything;
 pub mod exchange;
 pub mod fcgi;
+pub mod fleet;
+pub mod haproxy;
 pub mod held;
 pub mod http2;
 mod log;
@@ -279,6 +281,18 @@ impl Httpd {
     /// `apachectl graceful-stop`: what is being served finishes first.
     pub fn graceful_stop(&mut self) {
         self.end(Signal::SIGWINCH);
+    }
+
+    /// Kills all its processes at once, as a power failure would: children, programs and an agent, too.
+    pub fn kill_whole(&mut self) {
+        let mut parent = self.process.take().expect("the server is running");
+        let group = parent.id().cast_signed();
+        killpg(Pid::from_raw(group), Signal::SIGKILL).expect("a group of ours");
+        parent.wait().expect("a process of ours");
+        wait_until("all of it has gone", PATIENCE, || {
+            !process::processes().any(|p| p.group == group && p.state != 'Z')
+        });
+        self.expect_log("AH00098:", "its pid file outlives it");
     }
 
     /// A full restart's second half: a new server on the same root and port.

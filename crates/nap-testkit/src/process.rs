@@ -6,6 +6,8 @@ pub struct Process {
     pub pid: i32,
     pub state: char,
     pub parent: i32,
+    /// The process group.
+    pub group: i32,
     /// Of its program, the first 15 bytes.
     pub name: String,
     pub threads: u32,
@@ -23,6 +25,7 @@ pub fn processes() -> impl Iterator<Item = Process> {
             pid,
             state: fields.first()?.chars().next()?,
             parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
             name: name.split_once('(')?.1.to_owned(),
             threads: fields.get(17)?.parse().ok()?,
         })

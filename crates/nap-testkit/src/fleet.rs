@@ -1,0 +1,289 @@
+//! Several httpds that share one crowd: nodes with one key file, a redis of their own, and HAProxy in front, which sends
+//! one request after the other to the next node.
+//!
+//! Each node can be killed as a whole and started again under its name, and so can the store. The answer that a visitor
+//! gets through HAProxy names its node in [`NODE`].
+
+use super::cut::Cut;
+use super::haproxy::HaProxy;
+use super::store::Store;
+use super::{Builder, Httpd, crowd, made, wait_until};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How long a fleet may take for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The header in which HAProxy names the node that answers.
+pub const NODE: &str = "X-Served-By";
+
+const KEYS: &str = "7 00112233445566778899aabbccddeeff\n";
+
+/// The specification of a fleet; made by [`Fleet::builder`], ended by [`FleetBuilder::start`].
+pub struct FleetBuilder {
+    size: usize,
+    node: Builder,
+    store: Option<String>,
+    options: String,
+    cuts: bool,
+    weights: Vec<u32>,
+}
+
+impl FleetBuilder {
+    /// What each node is, but for its name, key and store: [`Httpd::builder`] with the module, its modules and rooms.
+    pub fn node(mut self, change: impl FnOnce(Builder) -> Builder) -> Self {
+        self.node = change(self.node);
+        self
+    }
+
+    /// Options of `NapStore`, `timeout=5ms` and the like.
+    pub fn options(mut self, options: &str) -> Self {
+        self.options = options.into();
+        self
+    }
+
+    /// At this store, as a URL, instead of one of its own.
+    pub fn at_store(mut self, url: &str) -> Self {
+        self.store = Some(url.into());
+        self
+    }
+
+    /// Each node's way to the store leads through a [`Cut`].
+    pub fn with_cuts(mut self) -> Self {
+        self.cuts = true;
+        self
+    }
+
+    /// HAProxy sends this much to each: 256 at most.
+    pub fn weights(mut self, weights: &[u32]) -> Self {
+        self.weights = weights.to_vec();
+        self
+    }
+
+    /// Starts all of it, and returns when each node knows all the others.
+    pub fn start(self) -> Fleet {
+        let folder = folder();
+        let agent = folder.join("nap-agent");
+        // The children's user may not see our own folder.
+        fs::copy(made::file("release/nap-agent"), &agent).expect("the temp directory takes a file");
+        let store = match self.store {
+            Some(_) => None,
+            None => Some(Store::with(&["--maxmemory-policy", "noeviction"])),
+        };
+        let mut cuts = Vec::new();
+        let nodes = (0..self.size).map(|n| {
+            let url = match (&self.store, &store) {
+                (None, Some(store)) if self.cuts => {
+                    cuts.push(Cut::before(store.port()));
+                    format!("redis://127.0.0.1:{}", cuts[n].port())
+                }
+                (None, Some(store)) => store.url(),
+                (given, _) => given.clone().expect("one of the two"),
+            };
+            let (agent, options) = (agent.display(), &self.options);
+            let own = format!(
+                "NapTicketKey {{root}}/keys\nNapStore {url} agent={agent} {options}\nNapNode {}",
+                name(n)
+            );
+            let node = self.node.clone().secret("keys", KEYS).config(&own);
+            node.start()
+        });
+        let nodes: Vec<Httpd> = nodes.collect();
+        let ports = nodes.iter().map(Httpd::port);
+        let text = balancing(ports, &self.weights);
+        let fleet = Fleet {
+            balancer: HaProxy::start(&folder.join("haproxy.cfg"), &text),
+            nodes,
+            cuts,
+            store,
+            folder,
+        };
+        fleet.until_members(self.size);
+        fleet
+    }
+}
+
+/// A running fleet. Nodes are numbered from 0.
+pub struct Fleet {
+    balancer: HaProxy,
+    nodes: Vec<Httpd>,
+    cuts: Vec<Cut>,
+    store: Option<Store>,
+    folder: PathBuf,
+}
+
+/// What a node is called.
+pub fn name(n: usize) -> String {
+    format!("web{}", n + 1)
+}
+
+impl Fleet {
+    /// Of this many nodes, each of two children with sixty threads, under event, with `/nap-info`.
+    pub fn builder(size: usize) -> FleetBuilder {
+        let node = Httpd::builder()
+            .nap()
+            .workers(2, 60)
+            // All visitors come from HAProxy.
+            .modules(&["remoteip"])
+            .config("RemoteIPHeader X-Forwarded-For\nRemoteIPInternalProxy 127.0.0.1")
+            .config("<Location /nap-info>\nSetHandler nap-info\nNapUse None\n</Location>");
+        FleetBuilder {
+            size,
+            node,
+            store: None,
+            options: String::new(),
+            cuts: false,
+            weights: Vec::new(),
+        }
+    }
+
+    /// The crowd's address: HAProxy's, without a trailing slash.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.balancer.port())
+    }
+
+    /// How many nodes it has, dead ones too.
+    pub fn size(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// One of its nodes.
+    pub fn node(&self, n: usize) -> &Httpd {
+        &self.nodes[n]
+    }
+
+    /// The same, to be stopped or restarted.
+    pub fn node_mut(&mut self, n: usize) -> &mut Httpd {
+        &mut self.nodes[n]
+    }
+
+    /// The nodes, dead ones too.
+    pub fn nodes(&self) -> &[Httpd] {
+        &self.nodes
+    }
+
+    /// What a node's `/nap-info?json` says.
+    pub fn info(&self, n: usize) -> Value {
+        self.node(n).get("/nap-info?json").json()
+    }
+
+    /// A figure of each node's first gate, by its JSON pointer, over these nodes.
+    pub fn figures(&self, nodes: &[usize], pointer: &str) -> Vec<u64> {
+        let figure = |n: &usize| {
+            let info = self.info(*n);
+            let gate = &info["rooms"][0]["gates"][0];
+            let found = gate.pointer(pointer).and_then(Value::as_u64);
+            found.unwrap_or_else(|| panic!("no {pointer} in {gate}"))
+        };
+        nodes.iter().map(figure).collect()
+    }
+
+    /// Kills a node as a power failure would.
+    pub fn kill(&mut self, n: usize) {
+        self.nodes[n].kill_whole();
+    }
+
+    /// Starts a node again that was killed, under its name.
+    pub fn start_again(&mut self, n: usize) {
+        self.nodes[n].start_again();
+    }
+
+    /// Allows error-log lines that contain `part` at each node, for a test that causes them on the way.
+    pub fn expect_log(&mut self, part: &str, reason: &'static str) {
+        for node in &mut self.nodes {
+            node.expect_log(part, reason);
+        }
+    }
+
+    /// Its store, if it has one of its own.
+    pub fn store(&self) -> &Store {
+        self.store.as_ref().expect("it has one of its own")
+    }
+
+    /// The same, to be killed and started again.
+    pub fn store_mut(&mut self) -> &mut Store {
+        self.store.as_mut().expect("it has one of its own")
+    }
+
+    /// A node's way to the store ([`FleetBuilder::with_cuts`]).
+    pub fn cut(&self, n: usize) -> &Cut {
+        &self.cuts[n]
+    }
+
+    /// All nodes' ways to the store.
+    pub fn cuts(&self) -> &[Cut] {
+        &self.cuts
+    }
+
+    /// Waits until each node that lives knows this many that live, and none else.
+    pub fn until_members(&self, size: usize) {
+        let lives = |n: &usize| self.node(*n).answers();
+        let living: Vec<usize> = (0..self.size()).filter(lives).collect();
+        wait_until("the nodes know each other", PATIENCE, || {
+            living.iter().all(|n| self.sees(*n, "alive") == size)
+        });
+    }
+
+    /// How many nodes this one knows in a state: `alive`, `silent`, `left`.
+    pub fn sees(&self, n: usize, state: &str) -> usize {
+        let info = self.info(n);
+        let nodes = info["fleet"]["nodes"].as_array().map_or(&[][..], |all| all);
+        nodes.iter().filter(|node| node["state"] == state).count()
+    }
+
+    /// Waits until the store is in this state for each node: `joined`, `away`.
+    pub fn until_store_is(&self, state: &str) {
+        wait_until(&format!("the store is {state}"), PATIENCE, || {
+            (0..self.size()).all(|n| self.info(n)["fleet"]["store"]["state"] == state)
+        });
+    }
+
+    /// Sends a crowd through HAProxy, with these options of `nap-load`; returns its report, which tells by node.
+    pub fn crowd(&self, path: &str, options: &[&str]) -> Value {
+        let options = [&["--node-header", NODE], options].concat();
+        crowd(&format!("{}{path}", self.url()), &options)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // Nodes end while their store is there.
+        self.nodes.clear();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// HAProxy's configuration, as docs/fleet.md has it.
+fn balancing(ports: impl Iterator<Item = u16>, weights: &[u32]) -> String {
+    let mut text = format!(
+        "global\n  maxconn 8192\n\
+         defaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  timeout server 60s\n  \
+         option redispatch\n  retry-on conn-failure\n  option forwardfor\n\
+         frontend crowd\n  bind 127.0.0.1:{{port}} backlog 4096\n  default_backend nodes\n\
+         backend nodes\n  balance roundrobin\n  http-response set-header {NODE} %s\n"
+    );
+    for (n, port) in ports.enumerate() {
+        let weight = weights.get(n).copied().unwrap_or(1);
+        let _ = writeln!(
+            text,
+            "  server {} 127.0.0.1:{port} weight {weight} check inter 500ms fall 2",
+            name(n)
+        );
+    }
+    text
+}
+
+fn folder() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let n = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("nap-fleet-{}-{n}", std::process::id()));
+    fs::create_dir_all(&folder).expect("the temp directory takes a directory");
+    let open = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(&folder, open).expect("our own directory");
+    folder
+}
