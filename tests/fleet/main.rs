@@ -1,6 +1,9 @@
 //! The agent of a fleet's store as httpd starts it, without a store: what it is told, what it inherits, and when it
 //! is started again. A small program stands in for nap-agent.
 
+mod crowd;
+mod once;
+
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;

@@ -1,0 +1,104 @@
+//! A crowd in front of a fleet: each comes back to whichever node HAProxy chooses, and what they were promised holds
+//! there, too.
+
+use nap_testkit::fleet::{Fleet, FleetBuilder};
+use nap_testkit::{Builder, Mpm, for_event_or_each_mpm, long};
+use serde_json::Value;
+
+/// The crowd's page, and the bound of its room.
+pub struct Sale {
+    pub page: &'static str,
+    pub bound: &'static str,
+    crowd: [&'static str; 2],
+}
+
+/// Twelve run at once in the long form, three in the short one. Pages sleep, as three nodes share the machine.
+pub fn sale() -> Sale {
+    match long() {
+        true => Sale {
+            page: "/work?cpu=1&sleep=150",
+            bound: "4s",
+            crowd: ["600", "5"],
+        },
+        false => Sale {
+            page: "/work?cpu=1&sleep=100",
+            bound: "1s",
+            crowd: ["120", "2"],
+        },
+    }
+}
+
+/// Three nodes for a sale.
+pub fn fleet(mpm: Mpm) -> FleetBuilder {
+    let limit = if long() { 4 } else { 1 };
+    let room = format!(
+        "<NapRoom shop>\nNapRunReady {limit}\nNapWaitMax {}\n</NapRoom>\n\
+         <Location /work>\nNapUse shop\n</Location>",
+        sale().bound
+    );
+    Fleet::builder(3).node(|node| node.mpm(mpm).work().config(&room))
+}
+
+impl Sale {
+    /// Sends the crowd; `more` options of nap-load come last.
+    pub fn open(&self, fleet: &Fleet, more: &[&str]) -> Value {
+        let [clients, posts] = self.crowd;
+        let own = [
+            "--clients",
+            clients,
+            "--posts",
+            posts,
+            "--bound",
+            self.bound,
+        ];
+        let all = [&own[..], &["--get", "--stop", "240s"], more].concat();
+        fleet.crowd(self.page, &all)
+    }
+}
+
+/// A number of nap-load's report.
+#[track_caller]
+pub fn figure(report: &Value, pointer: &str) -> f64 {
+    let found = report.pointer(pointer).and_then(Value::as_f64);
+    found.unwrap_or_else(|| panic!("no {pointer} in {report:#}"))
+}
+
+/// Each promise was kept, and everybody was served.
+#[track_caller]
+pub fn assert_all_kept(report: &Value) {
+    for pointer in [
+        "/promises/broken",
+        "/promises/booked_again",
+        "/promises/deferred_twice",
+        "/tickets/torn",
+        "/tickets/doubled",
+        "/posts/unfinished",
+    ] {
+        assert_eq!(figure(report, pointer), 0.0, "{pointer}\n{report:#}");
+    }
+    assert_eq!(report["ended"], "done", "{report:#}");
+}
+
+/// Their pages are of no weight here.
+pub fn quiet(node: Builder) -> Builder {
+    node.expect_log(
+        "[nap:warn]",
+        "the room tells of settings that are too small",
+    )
+}
+
+#[test]
+fn a_ticket_is_good_at_each_node() {
+    for_event_or_each_mpm(|mpm| {
+        let fleet = fleet(mpm).node(quiet).start();
+        let report = sale().open(&fleet, &[]);
+        assert_all_kept(&report);
+        let [least, elsewhere] = if long() { [1_000.0, 0.6] } else { [40.0, 0.5] };
+        assert!(figure(&report, "/nodes/redeemed") >= least, "{report:#}");
+        assert!(
+            figure(&report, "/nodes/elsewhere_share") >= elsewhere,
+            "{report:#}"
+        );
+        assert_eq!(figure(&report, "/promises/over_bound"), 0.0, "{report:#}");
+    });
+}

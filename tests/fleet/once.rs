@@ -1,0 +1,156 @@
+//! A ticket that is presented to all nodes at the same moment is good at one of them.
+//!
+//! Each node has one permit, which a held access has while tickets are presented, and only holders may wait: so who
+//! waits was let in by a ticket.
+
+use nap_testkit::fleet::Fleet;
+use nap_testkit::held::Held;
+use nap_testkit::ticket::Ticket;
+use nap_testkit::{Httpd, long, read_answer, wait_until};
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::Mutex;
+use std::thread::scope;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const ROOM: &str = "
+<NapRoom site>
+NapRunReady 1
+NapWaitMax 4s
+NapWaitLimit 0
+NapReAccess 60
+NapSlotPeriod 1s
+NapTicketPrime 20s
+NapTicketsPerClient 100000
+</NapRoom>
+<Location /cgi-bin>
+NapUse site
+</Location>
+";
+
+const APP: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nserved\\n'\n";
+
+fn site() -> Fleet {
+    let fleet = Fleet::builder(3)
+        .node(|node| node.holding().config(ROOM).cgi("app", APP))
+        .start();
+    // What the nodes serve a second becomes known.
+    for node in fleet.nodes() {
+        for _ in 0..20 {
+            assert_eq!(node.get("/cgi-bin/app").status, 200);
+        }
+    }
+    fleet
+}
+
+/// All nodes are full, for as long as this is kept.
+fn fill(fleet: &Fleet, round: usize) -> Vec<Held<'_>> {
+    // A name that has been let go is let go for good.
+    let name: &str = Box::leak(format!("round{round}").into_boxed_str());
+    let nodes = fleet.nodes().iter();
+    nodes.map(|node| node.hold(name, 1)).collect()
+}
+
+/// Sold by the nodes in turn.
+fn buy(fleet: &Fleet, tickets: usize) -> Vec<Ticket> {
+    let sellers = fleet.nodes().iter().cycle().take(tickets);
+    let refusals = sellers.map(|node| node.get("/cgi-bin/app"));
+    refusals.map(|refusal| Ticket::of(&refusal)).collect()
+}
+
+/// What a presentation came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Served,
+    /// Told that it is used.
+    Used,
+    /// The same ticket once more: it waits elsewhere.
+    OwnPage,
+    Other,
+}
+
+fn fate(ticket: &Ticket, mut stream: &TcpStream) -> Fate {
+    let bytes = read_answer(&mut stream).expect("an answer");
+    let answer = String::from_utf8_lossy(&bytes);
+    let value = |name: &str| answer.lines().find_map(|line| line.strip_prefix(name));
+    let told = (value("Nap-Reason: "), value("Nap-Ticket: "));
+    match told {
+        _ if answer.starts_with("HTTP/1.1 200 ") => Fate::Served,
+        (Some("used"), _) => Fate::Used,
+        (_, Some(shown)) if shown == ticket.token => Fate::OwnPage,
+        _ => {
+            eprintln!("{answer}");
+            Fate::Other
+        }
+    }
+}
+
+/// Sends the ticket to all nodes, another one first each time; returns the connections.
+fn present<'a>(fleet: &'a Fleet, ticket: &Ticket, first: usize) -> Vec<TcpStream> {
+    let request = format!(
+        "GET /cgi-bin/app HTTP/1.0\r\nNap-Ticket: {}\r\n\r\n",
+        ticket.token
+    );
+    let order = (0..fleet.size()).map(|n| fleet.node((first + n) % fleet.size()));
+    let streams: Vec<TcpStream> = order.map(Httpd::connect).collect();
+    for mut stream in &streams {
+        stream.write_all(request.as_bytes()).expect("a node reads");
+    }
+    streams
+}
+
+#[test]
+fn a_ticket_presented_to_all_nodes_at_once_is_let_in_by_one() {
+    let fleet = site();
+    let (rounds, size) = if long() { (25, 40) } else { (2, 20) };
+    let mut used = Vec::new();
+    for round in 0..rounds {
+        let held = fill(&fleet, round);
+        let tickets = buy(&fleet, size);
+        for ticket in &tickets {
+            ticket.until_prime();
+        }
+        let fates = Mutex::new(vec![Vec::new(); size]);
+        scope(|scope| {
+            let mut open = Vec::new();
+            for (nth, ticket) in tickets.iter().enumerate() {
+                open.push((nth, ticket, present(&fleet, ticket, nth)));
+            }
+            for (nth, ticket, streams) in open {
+                for stream in streams {
+                    let fates = &fates;
+                    scope.spawn(move || {
+                        let fate = fate(ticket, &stream);
+                        fates.lock().expect("nobody panics with it")[nth].push(fate);
+                    });
+                }
+            }
+            let waiting = || fleet.nodes().iter().map(Httpd::waiting).sum::<usize>();
+            let turned_away = || fates.lock().expect("no panic").concat().len();
+            let mut waits = 0;
+            wait_until("each waits or is turned away", PATIENCE, || {
+                waits = waiting();
+                waits + turned_away() == 3 * size
+            });
+            assert_eq!(waits, size, "in round {round}: {:?}", fates.lock());
+            held.into_iter().for_each(|held| drop(held.release()));
+        });
+        for fates in fates.into_inner().expect("nobody panicked") {
+            let count = |of: Fate| fates.iter().filter(|fate| **fate == of).count();
+            assert_eq!(count(Fate::Served), 1, "{fates:?}");
+            assert_eq!(count(Fate::Other), 0, "{fates:?}");
+        }
+        used.extend(tickets);
+    }
+    // Once used it is so everywhere, for as long as it would have been good.
+    let held = fill(&fleet, rounds);
+    let last = used.len() - size;
+    for ticket in &used[last..] {
+        for stream in present(&fleet, ticket, 0) {
+            assert_eq!(fate(ticket, &stream), Fate::Used);
+        }
+    }
+    drop(held);
+}
