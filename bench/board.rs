@@ -62,7 +62,12 @@ pub fn sized(mpm: Mpm, processes: u32, threads: u32, work: &str) -> Builder {
 
 /// The same, with its workers still to be set.
 pub fn server(work: &str) -> Builder {
-    Httpd::builder()
+    on(Httpd::builder(), work)
+}
+
+/// The same on a server that has something already.
+pub fn on(server: Builder, work: &str) -> Builder {
+    server
         .config("ListenBacklog 2048\nKeepAlive Off\nTimeout 300")
         .config(&format!("SetEnv {}", work.replace('\n', "\nSetEnv ")))
         .expect_log("AH00045:", "a busy machine takes its time to stop")

@@ -17,6 +17,7 @@
 mod board;
 #[allow(dead_code, reason = "hosts are told by their MPM")]
 mod hosts;
+mod sign_test;
 mod tries;
 
 use board::{LIMIT, figure, median};
@@ -25,6 +26,7 @@ use nap_testkit::{Builder, Httpd, Mpm, made};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use sign_test::interval;
 use std::process::{Child, Command, Stdio};
 
 /// Cost of an access: mostly time, hardly any processor time.
@@ -599,22 +601,4 @@ impl Drop for Beside {
 fn interrupt(child: &Child) {
     let pid = Pid::from_raw(child.id().cast_signed());
     let _ = kill(pid, Signal::SIGTERM);
-}
-
-/// The values between which their distribution's median lies in nine of ten cases (sign test): the k-th from
-/// either end, k the largest with P(Bin(n, 1/2) < k) <= 5 %. None: too few values.
-fn interval(values: &[f64]) -> Option<(f64, f64)> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    let mut below = 0.0;
-    let mut exactly = 0.5_f64.powi(n as i32);
-    let mut k = 0;
-    while k < n && below + exactly <= 0.05 {
-        below += exactly;
-        exactly *= (n - k) as f64 / (k + 1) as f64;
-        k += 1;
-    }
-    let from = k.checked_sub(1)?;
-    Some((*sorted.get(from)?, *sorted.get(n - k)?))
 }

@@ -88,7 +88,7 @@ fn fate(ticket: &Ticket, mut stream: &TcpStream) -> Fate {
 }
 
 /// Sends the ticket to all nodes, another one first each time; returns the connections.
-fn present<'a>(fleet: &'a Fleet, ticket: &Ticket, first: usize) -> Vec<TcpStream> {
+fn present(fleet: &Fleet, ticket: &Ticket, first: usize) -> Vec<TcpStream> {
     let request = format!(
         "GET /cgi-bin/app HTTP/1.0\r\nNap-Ticket: {}\r\n\r\n",
         ticket.token

@@ -29,8 +29,10 @@ pub struct FleetBuilder {
     size: usize,
     node: Builder,
     store: Option<String>,
+    apart: bool,
     options: String,
     cuts: bool,
+    balance: &'static str,
     weights: Vec<u32>,
 }
 
@@ -53,6 +55,18 @@ impl FleetBuilder {
         self
     }
 
+    /// Without a store: the nodes know nothing of each other.
+    pub fn apart(mut self) -> Self {
+        self.apart = true;
+        self
+    }
+
+    /// HAProxy's way to choose a node, by default `roundrobin`; `source` keeps a visitor's address on one.
+    pub fn balance(mut self, way: &'static str) -> Self {
+        self.balance = way;
+        self
+    }
+
     /// Each node's way to the store leads through a [`Cut`].
     pub fn with_cuts(mut self) -> Self {
         self.cuts = true;
@@ -71,31 +85,32 @@ impl FleetBuilder {
         let agent = folder.join("nap-agent");
         // The children's user may not see our own folder.
         fs::copy(made::file("release/nap-agent"), &agent).expect("the temp directory takes a file");
-        let store = match self.store {
-            Some(_) => None,
-            None => Some(Store::with(&["--maxmemory-policy", "noeviction"])),
-        };
+        let needs_one = self.store.is_none() && !self.apart;
+        let store = needs_one.then(|| Store::with(&["--maxmemory-policy", "noeviction"]));
         let mut cuts = Vec::new();
         let nodes = (0..self.size).map(|n| {
-            let url = match (&self.store, &store) {
-                (None, Some(store)) if self.cuts => {
+            let url = match &store {
+                Some(store) if self.cuts => {
                     cuts.push(Cut::before(store.port()));
-                    format!("redis://127.0.0.1:{}", cuts[n].port())
+                    Some(format!("redis://127.0.0.1:{}", cuts[n].port()))
                 }
-                (None, Some(store)) => store.url(),
-                (given, _) => given.clone().expect("one of the two"),
+                Some(store) => Some(store.url()),
+                None => self.store.clone(),
             };
             let (agent, options) = (agent.display(), &self.options);
-            let own = format!(
-                "NapTicketKey {{root}}/keys\nNapStore {url} agent={agent} {options}\nNapNode {}",
-                name(n)
-            );
+            let store = url.map_or_else(String::new, |url| {
+                format!(
+                    "NapStore {url} agent={agent} {options}\nNapNode {}\n",
+                    name(n)
+                )
+            });
+            let own = format!("NapTicketKey {{root}}/keys\n{store}");
             let node = self.node.clone().secret("keys", KEYS).config(&own);
             node.start()
         });
         let nodes: Vec<Httpd> = nodes.collect();
         let ports = nodes.iter().map(Httpd::port);
-        let text = balancing(ports, &self.weights);
+        let text = balancing(self.balance, ports, &self.weights);
         let fleet = Fleet {
             balancer: HaProxy::start(&folder.join("haproxy.cfg"), &text),
             nodes,
@@ -103,7 +118,9 @@ impl FleetBuilder {
             store,
             folder,
         };
-        fleet.until_members(self.size);
+        if !self.apart {
+            fleet.until_members(self.size);
+        }
         fleet
     }
 }
@@ -136,8 +153,10 @@ impl Fleet {
             size,
             node,
             store: None,
+            apart: false,
             options: String::new(),
             cuts: false,
+            balance: "roundrobin",
             weights: Vec::new(),
         }
     }
@@ -259,13 +278,13 @@ impl Drop for Fleet {
 }
 
 /// HAProxy's configuration, as docs/fleet.md has it.
-fn balancing(ports: impl Iterator<Item = u16>, weights: &[u32]) -> String {
+fn balancing(way: &str, ports: impl Iterator<Item = u16>, weights: &[u32]) -> String {
     let mut text = format!(
         "global\n  maxconn 8192\n\
          defaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  timeout server 60s\n  \
          option redispatch\n  retry-on conn-failure\n  option forwardfor\n\
          frontend crowd\n  bind 127.0.0.1:{{port}} backlog 4096\n  default_backend nodes\n\
-         backend nodes\n  balance roundrobin\n  http-response set-header {NODE} %s\n"
+         backend nodes\n  balance {way}\n  http-response set-header {NODE} %s\n"
     );
     for (n, port) in ports.enumerate() {
         let weight = weights.get(n).copied().unwrap_or(1);
