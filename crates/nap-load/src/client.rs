@@ -315,6 +315,7 @@ impl Visitor {
             let name = reply.headers.get(world.plan.node_header.as_ref()?)?;
             Some(name.to_str().ok()?.to_owned())
         });
+        let after_loss = course.lost.is_some();
         let is_lost = self.is_lost(a, result.as_ref(), course);
         if let Some(ticket) = self.ticket.as_mut().filter(|_| a.group != Group::Early)
             && !ticket.presented
@@ -381,6 +382,7 @@ impl Visitor {
             group: a.group,
             presented: presented.as_ref(),
             node: node.as_deref(),
+            after_loss,
             outcome,
         });
         if matches!(after, After::Served) {

@@ -29,6 +29,8 @@ pub struct Try<'a> {
     pub presented: Option<&'a Ticket>,
     /// The node that answered, as a balancer names it.
     pub node: Option<&'a str>,
+    /// The answer to the try before, with the same ticket, was lost.
+    pub after_loss: bool,
     pub outcome: Outcome<'a>,
 }
 
@@ -129,6 +131,8 @@ pub struct Promises {
     pub broken: u64,
     /// Of the broken, those who were given another ticket.
     pub booked_again: u64,
+    /// Refused as used, after an answer that was lost: who lost it had let the holder in.
+    pub used_and_lost: u64,
     /// Error, timeout, or the visitor hung up.
     pub unanswered: u64,
     /// Posts that were deferred more than once.
@@ -363,6 +367,10 @@ impl Tally {
                 reason: Reason::Deferred,
                 ..
             } => promises.deferred += 1,
+            Outcome::Refused {
+                reason: Reason::Used,
+                ..
+            } if a.after_loss => promises.used_and_lost += 1,
             Outcome::Refused { ticket, is_new, .. } => {
                 promises.broken += 1;
                 promises.booked_again += u64::from(ticket.is_some() && is_new);
@@ -383,7 +391,9 @@ impl Tally {
                 }
             }
             (Outcome::Refused { reason, .. }, Some(_))
-                if a.group == Group::Prime && reason != Reason::Deferred =>
+                if a.group == Group::Prime
+                    && reason != Reason::Deferred
+                    && !(reason == Reason::Used && a.after_loss) =>
             {
                 node.broken += 1;
             }
@@ -492,6 +502,7 @@ mod tests {
             group,
             presented: Some(held),
             node: None,
+            after_loss: false,
             outcome,
         });
     }
@@ -574,6 +585,7 @@ mod tests {
                 group: Group::Newcomer,
                 presented: None,
                 node: None,
+                after_loss: false,
                 outcome: refused(Reason::Full, Some(&ticket), true),
             });
         }

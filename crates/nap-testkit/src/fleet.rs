@@ -14,6 +14,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
 
 /// How long a fleet may take for anything.
@@ -264,8 +265,21 @@ impl Fleet {
 
     /// Sends a crowd through HAProxy, with these options of `nap-load`; returns its report, which tells by node.
     pub fn crowd(&self, path: &str, options: &[&str]) -> Value {
-        let options = [&["--node-header", NODE], options].concat();
-        crowd(&format!("{}{path}", self.url()), &options)
+        let crowd = self.crowd_later(path, options);
+        crowd.join().expect("nap-load's report")
+    }
+
+    /// The same, while the test goes on.
+    pub fn crowd_later(&self, path: &str, options: &[&str]) -> JoinHandle<Value> {
+        let url = format!("{}{path}", self.url());
+        let own = ["--node-header", NODE];
+        let options: Vec<String> = own.iter().chain(options).map(|&o| o.to_owned()).collect();
+        spawn(move || {
+            crowd(
+                &url,
+                &options.iter().map(String::as_str).collect::<Vec<_>>(),
+            )
+        })
     }
 }
 

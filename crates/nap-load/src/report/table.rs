@@ -185,6 +185,7 @@ impl Report {
                 ("deferred", p.deferred),
                 ("broken", p.broken),
                 ("- and booked again", p.booked_again),
+                ("used, its answer lost", p.used_and_lost),
                 ("no answer", p.unanswered),
             ] {
                 writeln!(out, "  {what:<27} {}", share(n))?;

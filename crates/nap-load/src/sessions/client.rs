@@ -146,6 +146,7 @@ impl SessionsClient {
                 group,
                 presented: presented.as_ref(),
                 node: None,
+                after_loss: false,
                 outcome: heard.outcome(self.ticket.as_ref()),
             });
         }

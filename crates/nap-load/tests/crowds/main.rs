@@ -191,6 +191,11 @@ fn a_fleet_is_judged_by_who_sold_a_ticket_and_who_redeemed_it() {
         (None, at("web2", ticket("full", "C"))),
         (Some("C"), at("web1", ticket("unknown", "D"))),
         (Some("D"), at("web1", page())),
+        (None, at("web2", ticket("full", "E"))),
+        // A node dies that had let it in.
+        (Some("E"), Say::HangUp),
+        (Some("E"), at("web1", ticket("used", "F"))),
+        (Some("F"), at("web1", page())),
     ]
     .into_iter();
     let url = serve(move |ask| {
@@ -206,23 +211,24 @@ fn a_fleet_is_judged_by_who_sold_a_ticket_and_who_redeemed_it() {
         "--retry",
         "50ms",
     ];
-    let report = report(&[&[url.as_str(), "-c", "1", "-n", "3"], &options[..]].concat());
+    let report = report(&[&[url.as_str(), "-c", "1", "-n", "4"], &options[..]].concat());
     check(
         &report,
         &[
-            ("posts.served", 3),
-            ("promises.presented", 4),
-            ("promises.kept", 3),
+            ("posts.served", 4),
+            ("promises.presented", 6),
+            ("promises.kept", 4),
             ("promises.broken", 1),
             ("promises.booked_again", 1),
+            ("promises.used_and_lost", 1),
             ("promises.served_again", 0),
-            ("errors.lost", 3),
-            ("nodes.redeemed", 3),
+            ("errors.lost", 4),
+            ("nodes.redeemed", 4),
             ("nodes.redeemed_elsewhere", 1),
-            ("nodes.by_name.web1.sold", 3),
-            ("nodes.by_name.web1.redeemed_own", 2),
+            ("nodes.by_name.web1.sold", 4),
+            ("nodes.by_name.web1.redeemed_own", 3),
             ("nodes.by_name.web1.broken", 1),
-            ("nodes.by_name.web2.sold", 1),
+            ("nodes.by_name.web2.sold", 2),
             ("nodes.by_name.web2.redeemed_of_others", 1),
         ],
     );
