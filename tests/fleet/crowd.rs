@@ -2,14 +2,17 @@
 //! there, too.
 
 use nap_testkit::fleet::{Fleet, FleetBuilder};
-use nap_testkit::{Builder, Mpm, for_event_or_each_mpm, long};
+use nap_testkit::{Mpm, for_event_or_each_mpm, long};
 use serde_json::Value;
+use std::thread::JoinHandle;
 
 /// The crowd's page, and the bound of its room.
 pub struct Sale {
     pub page: &'static str,
     pub bound: &'static str,
     crowd: [&'static str; 2],
+    /// Newcomers a second, half as many again as can be served.
+    newcomers: &'static str,
 }
 
 /// Twelve run at once in the long form, three in the short one. Pages sleep, as three nodes share the machine.
@@ -19,11 +22,13 @@ pub fn sale() -> Sale {
             page: "/work?cpu=1&sleep=150",
             bound: "4s",
             crowd: ["600", "5"],
+            newcomers: "120",
         },
         false => Sale {
             page: "/work?cpu=1&sleep=100",
             bound: "1s",
             crowd: ["120", "2"],
+            newcomers: "40",
         },
     }
 }
@@ -36,7 +41,13 @@ pub fn fleet(mpm: Mpm) -> FleetBuilder {
          <Location /work>\nNapUse shop\n</Location>",
         sale().bound
     );
-    Fleet::builder(3).node(|node| node.mpm(mpm).work().config(&room))
+    Fleet::builder(3).node(|node| {
+        let node = node.mpm(mpm).work().config(&room);
+        node.expect_log(
+            "[nap:warn]",
+            "the room tells of settings that are too small",
+        )
+    })
 }
 
 impl Sale {
@@ -53,6 +64,19 @@ impl Sale {
         ];
         let all = [&own[..], &["--get", "--stop", "240s"], more].concat();
         fleet.crowd(self.page, &all)
+    }
+
+    /// Newcomers for so long, who want one page each and present a ticket again whose answer was lost.
+    pub fn stream(&self, fleet: &Fleet, seconds: u32) -> JoinHandle<Value> {
+        let duration = format!("{seconds}s");
+        let own = [
+            ["--open", self.newcomers],
+            ["--duration", &duration],
+            ["--bound", self.bound],
+            ["--again", "2s"],
+            ["--stop", "240s"],
+        ];
+        fleet.crowd_later(self.page, &[&own.concat()[..], &["--get"]].concat())
     }
 }
 
@@ -79,18 +103,10 @@ pub fn assert_all_kept(report: &Value) {
     assert_eq!(report["ended"], "done", "{report:#}");
 }
 
-/// Their pages are of no weight here.
-pub fn quiet(node: Builder) -> Builder {
-    node.expect_log(
-        "[nap:warn]",
-        "the room tells of settings that are too small",
-    )
-}
-
 #[test]
 fn a_ticket_is_good_at_each_node() {
     for_event_or_each_mpm(|mpm| {
-        let fleet = fleet(mpm).node(quiet).start();
+        let fleet = fleet(mpm).start();
         let report = sale().open(&fleet, &[]);
         assert_all_kept(&report);
         let [least, elsewhere] = if long() { [1_000.0, 0.6] } else { [40.0, 0.5] };

@@ -3,6 +3,7 @@
 
 mod crowd;
 mod once;
+mod outage;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

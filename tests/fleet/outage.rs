@@ -1,0 +1,215 @@
+//! What happens to a node or to the store while a crowd is there breaks no promise.
+
+use crate::crowd::{assert_all_kept, figure, fleet, sale};
+use nap_testkit::cut::Way;
+use nap_testkit::fleet::Fleet;
+use nap_testkit::store::{Sentinels, Store};
+use nap_testkit::{Mpm, for_event_or_each_mpm, long, wait_until};
+use serde_json::Value;
+use std::thread::sleep;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tickets sold by these nodes.
+fn sold(fleet: &Fleet, nodes: &[usize]) -> u64 {
+    fleet.figures(nodes, "/promise/sold").iter().sum()
+}
+
+/// Tickets are being sold, and holders come back.
+fn until_full_sale(fleet: &Fleet) {
+    wait_until("tickets are sold and redeemed", PATIENCE, || {
+        let came: u64 = fleet.figures(&[0, 1, 2], "/promise/presented").iter().sum();
+        sold(fleet, &[0, 1, 2]) >= 10 && came >= 3
+    });
+}
+
+/// Newcomers, half as many again as can be served, for so long; something happens at full sale.
+fn disturbed(fleet: &mut Fleet, seconds: u32, happens: impl FnOnce(&mut Fleet)) -> Value {
+    let crowd = sale().stream(fleet, seconds);
+    until_full_sale(fleet);
+    happens(fleet);
+    let report = crowd.join().expect("nap-load's report");
+    assert_all_kept(&report);
+    assert!(figure(&report, "/nodes/redeemed_elsewhere") > 0.0);
+    report
+}
+
+/// Either as in the short form, or as in the long one.
+fn or_long<T>(short: T, all: T) -> T {
+    if long() { all } else { short }
+}
+
+/// For so many seconds.
+fn stay(seconds: u64) {
+    sleep(Duration::from_secs(seconds));
+}
+
+#[test]
+fn the_tickets_of_a_node_that_is_killed_are_kept_by_the_others() {
+    for_event_or_each_mpm(|mpm| {
+        let mut fleet = fleet(mpm).start();
+        let seconds = or_long(8, 40);
+        disturbed(&mut fleet, seconds, |fleet| {
+            fleet.kill(1);
+            wait_until("the others miss it", PATIENCE, || {
+                fleet.sees(0, "silent") == 1 && fleet.sees(2, "silent") == 1
+            });
+            let before = sold(fleet, &[0, 2]);
+            wait_until("the others go on", PATIENCE, || {
+                sold(fleet, &[0, 2]) > before
+            });
+            fleet.start_again(1);
+            fleet.until_members(3);
+        });
+    });
+}
+
+/// Lines about the store in a node's log.
+fn told(fleet: &Fleet, n: usize) -> Vec<String> {
+    let log = fleet.node(n).error_log();
+    let lines = log.lines().filter(|line| line.contains("the store"));
+    lines.map(str::to_owned).collect()
+}
+
+const AWAY: &str = "the store is away (";
+
+#[test]
+fn the_store_is_killed_and_comes_back_empty() {
+    let mut fleet = fleet(Mpm::Event)
+        .node(|node| node.expect_log(AWAY, "it is killed"))
+        .node(|node| node.expect_log("the store was emptied", "it is another one"))
+        .start();
+    let outage = or_long(4, 60);
+    disturbed(&mut fleet, or_long(9, 90), |fleet| {
+        fleet.store_mut().kill();
+        fleet.until_store_is("away");
+        let before = fleet.figures(&[0, 1, 2], "/promise/sold");
+        stay(outage);
+        let after = fleet.figures(&[0, 1, 2], "/promise/sold");
+        for (before, after) in before.into_iter().zip(after) {
+            assert!(after > before, "a node sold nothing meanwhile");
+        }
+        fleet.store_mut().start_again();
+        fleet.until_store_is("joined");
+        fleet.until_members(3);
+    });
+    for n in 0..3 {
+        let told = told(&fleet, n);
+        assert!((2..=3).contains(&told.len()), "{told:#?}");
+    }
+}
+
+#[test]
+fn the_store_may_be_slow_cut_off_or_say_nothing() {
+    let mut fleet = fleet(Mpm::Event)
+        .with_cuts()
+        .node(|node| node.expect_log(AWAY, "it is cut off"))
+        .start();
+    let ms = Duration::from_millis;
+    let ways = [
+        Way::Late(ms(5)),
+        Way::Late(ms(30)),
+        Way::Late(ms(500)),
+        Way::Drip(ms(1)),
+        Way::Silent,
+        Way::Cut,
+    ];
+    let each = or_long(2, 10);
+    disturbed(&mut fleet, or_long(14, 70), |fleet| {
+        for way in ways {
+            fleet.cuts().iter().for_each(|cut| cut.turn(way));
+            stay(each);
+        }
+        fleet.cuts().iter().for_each(|cut| cut.turn(Way::Open));
+        fleet.until_store_is("joined");
+    });
+}
+
+#[test]
+fn one_node_alone_may_be_cut_off_from_the_store() {
+    let mut fleet = fleet(Mpm::Event)
+        .with_cuts()
+        .node(|node| node.expect_log(AWAY, "it is cut off"))
+        .start();
+    disturbed(&mut fleet, or_long(9, 70), |fleet| {
+        fleet.cut(2).turn(Way::Cut);
+        wait_until("the others miss it", PATIENCE, || {
+            fleet.sees(0, "silent") == 1 && fleet.sees(1, "silent") == 1
+        });
+        let before = fleet.figures(&[0, 1, 2], "/promise/sold");
+        stay(or_long(2, 50));
+        let after = fleet.figures(&[0, 1, 2], "/promise/sold");
+        assert!(
+            before
+                .iter()
+                .zip(after)
+                .all(|(before, after)| after > *before)
+        );
+        fleet.cut(2).turn(Way::Open);
+        fleet.until_members(3);
+    });
+}
+
+#[test]
+fn the_store_may_forget_be_full_or_take_no_writes() {
+    let mut fleet = fleet(Mpm::Event)
+        .node(|node| node.expect_log(AWAY, "it takes no writes"))
+        .node(|node| node.expect_log("the store was emptied", "it is emptied"))
+        .start();
+    let other = Store::start();
+    let port = other.port().to_string();
+    disturbed(&mut fleet, or_long(14, 60), |fleet| {
+        for _ in 0..or_long(3, 6) {
+            assert_eq!(fleet.store().ask(&["FLUSHALL"]), "OK");
+            stay(or_long(1, 5));
+        }
+        let failing = [
+            [
+                ["CONFIG", "SET", "maxmemory", "1"],
+                ["CONFIG", "SET", "maxmemory", "0"],
+            ]
+            .map(Vec::from),
+            [
+                vec!["REPLICAOF", "127.0.0.1", &port],
+                vec!["REPLICAOF", "NO", "ONE"],
+            ],
+        ];
+        for [begin, end] in failing {
+            assert_eq!(fleet.store().ask(&begin), "OK");
+            fleet.until_store_is("away");
+            stay(or_long(1, 5));
+            assert_eq!(fleet.store().ask(&end), "OK");
+            fleet.until_store_is("joined");
+        }
+    });
+    for n in 0..3 {
+        // Each kind at most once a minute.
+        let told = told(&fleet, n);
+        let emptied = told.iter().filter(|line| line.contains("was emptied"));
+        assert!((1..=2).contains(&emptied.count()), "{told:#?}");
+    }
+}
+
+#[test]
+fn another_store_takes_over() {
+    let mut primary = Store::start();
+    let replica = Store::replica_of(&primary);
+    let sentinels = Sentinels::of(&primary);
+    let mut fleet = fleet(Mpm::Event)
+        .at_store(&sentinels.url())
+        .node(|node| node.expect_log(AWAY, "the primary is killed"))
+        .start();
+    disturbed(&mut fleet, or_long(10, 40), |fleet| {
+        if long() {
+            // What the primary takes from now on is lost.
+            assert_eq!(replica.ask(&["CONFIG", "SET", "masterauth", "wrong"]), "OK");
+            primary.ask(&["CLIENT", "KILL", "TYPE", "replica"]);
+            stay(1);
+        }
+        primary.kill();
+        fleet.until_store_is("away");
+        fleet.until_store_is("joined");
+        assert!(replica.ask(&["ROLE"]).starts_with("master"));
+    });
+}
