@@ -42,11 +42,12 @@ for what in "${@:-build}"; do
         need libapache2-mod-security2 test -e /usr/lib/apache2/modules/mod_security2.so
       need nghttp2-client has h2load
       need redis-server has redis-server
+      need haproxy has haproxy
+      need strace has strace
       need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
       need libclang-dev libclang
       need python3-prometheus-client /usr/bin/python3 -c "import prometheus_client" ;;
     bench)
-      need haproxy has haproxy
       need valgrind has valgrind
       need debootstrap has debootstrap
       need lintian has lintian ;;

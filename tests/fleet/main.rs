@@ -3,7 +3,9 @@
 
 mod crowd;
 mod once;
+mod order;
 mod outage;
+mod quiet;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

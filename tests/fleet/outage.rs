@@ -9,6 +9,8 @@ use serde_json::Value;
 use std::thread::sleep;
 use std::time::Duration;
 
+const AWAY: &str = "the store is away (";
+const SILENT: &str = " is silent since ";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Tickets sold by these nodes.
@@ -48,7 +50,9 @@ fn stay(seconds: u64) {
 #[test]
 fn the_tickets_of_a_node_that_is_killed_are_kept_by_the_others() {
     for_event_or_each_mpm(|mpm| {
-        let mut fleet = fleet(mpm).start();
+        let mut fleet = fleet(mpm)
+            .node(|node| node.expect_log(SILENT, "it is killed"))
+            .start();
         let seconds = or_long(8, 40);
         disturbed(&mut fleet, seconds, |fleet| {
             fleet.kill(1);
@@ -71,8 +75,6 @@ fn told(fleet: &Fleet, n: usize) -> Vec<String> {
     let lines = log.lines().filter(|line| line.contains("the store"));
     lines.map(str::to_owned).collect()
 }
-
-const AWAY: &str = "the store is away (";
 
 #[test]
 fn the_store_is_killed_and_comes_back_empty() {
@@ -131,6 +133,7 @@ fn one_node_alone_may_be_cut_off_from_the_store() {
     let mut fleet = fleet(Mpm::Event)
         .with_cuts()
         .node(|node| node.expect_log(AWAY, "it is cut off"))
+        .node(|node| node.expect_log(SILENT, "so the others miss it"))
         .start();
     disturbed(&mut fleet, or_long(9, 70), |fleet| {
         fleet.cut(2).turn(Way::Cut);
