@@ -1,14 +1,18 @@
-//! One crowd in front of three nodes that share it, compared with a third of that crowd in front of one httpd: all
-//! come at once and want one page each, through HAProxy in round robin in both. Is a fleet three times as good as one?
+//! One crowd in front of three nodes that share it, through HAProxy in round robin: is a fleet as good as its parts?
+//!
+//! - **at once**: all come at once for one page each. Compared with three times what one httpd serves, that has a third
+//!   of the crowd.
+//! - **five pages**: each comes back four times. Compared with three httpds that know nothing of each other, behind a
+//!   HAProxy that keeps each visitor on one.
 //!
 //! By the rule for rates on a noisy machine: pairs in the order A B B A, the median of the pairs' ratios and its
-//! 90 % interval by the sign test. Pages sleep, so that three nodes do not take each other's processor. Prints one Markdown
-//! row for each kind of httpd and of visitors, and exits 1 if a fleet does not hold what is promised; nap-load's reports
-//! stay in target/bench. Options, with their defaults first:
+//! 90 % interval by the sign test. Pages sleep, so that three nodes do not take each other's processor. Prints one
+//! Markdown row for each crowd, kind of httpd and kind of visitors, and exits 1 if something does not hold; nap-load's
+//! reports stay in target/bench. Options, with their defaults first:
 //!
 //! ```text
 //! cargo bench --bench fleet -- mpm=event-stock,event-roomy[,worker-stock,prefork-stock] visitors=ticket,retry-after[,asks] \
-//!     rounds=5 crowd=250 sleep=300
+//!     rounds=5 crowd=250 sleep=300 only=
 //! ```
 //!
 //! `crowd=` is the number of visitors for each node, `sleep=` how long a page takes, in milliseconds.
@@ -22,7 +26,7 @@ mod visitors;
 
 use board::{LIMIT, figure, median};
 use hosts::Host;
-use nap_testkit::fleet::{Fleet, FleetBuilder};
+use nap_testkit::fleet::Fleet;
 use nap_testkit::made;
 use serde_json::Value;
 use sign_test::interval;
@@ -30,8 +34,41 @@ use visitors::Kind;
 
 const NODES: u32 = 3;
 const BOUND: &str = "4s";
-/// Of what three httpds serve that are alone, each with its own third of the crowd.
-const LEAST: f64 = 0.95;
+
+/// What a fleet is compared with.
+struct Crowd {
+    name: &'static str,
+    posts: &'static str,
+    /// Nodes that are apart, and what part of the crowd comes to them: one in this many.
+    apart: u32,
+    part: u32,
+    /// Of what they serve, taken as often.
+    least: f64,
+}
+
+const CROWDS: [Crowd; 2] = [
+    Crowd {
+        name: "at once",
+        posts: "1",
+        apart: 1,
+        part: NODES,
+        least: 0.95,
+    },
+    Crowd {
+        name: "five pages",
+        posts: "5",
+        apart: NODES,
+        part: 1,
+        least: 0.97,
+    },
+];
+
+/// What the command line asks for.
+struct Asked {
+    rounds: u32,
+    crowd: u32,
+    sleep: u32,
+}
 
 fn main() {
     board::require_what_make_builds();
@@ -40,20 +77,46 @@ fn main() {
     }
     let hosts = board::option("mpm=", "event-stock,event-roomy");
     let kinds = Kind::all_named(&board::option("visitors=", "ticket,retry-after"));
-    let rounds = board::number_option("rounds=", "5");
-    let crowd = board::number_option("crowd=", "250");
-    let sleep = board::number_option("sleep=", "300");
+    let only = board::option("only=", "");
+    let asked = Asked {
+        rounds: board::number_option("rounds=", "5"),
+        crowd: board::number_option("crowd=", "250"),
+        sleep: board::number_option("sleep=", "300"),
+    };
+    let headings = [
+        "served/s",
+        "parts",
+        "ratio",
+        "90 % interval",
+        "wanted",
+        "last s",
+        "parts: last s",
+        "p99 s",
+        "requests",
+        "presented",
+        "kept",
+        "deferred",
+        "broken",
+        "at another node %",
+        "wrong order %",
+        "nap-load %",
+    ];
     println!(
-        "{crowd} visitors a node at once, pages of {sleep} ms, limit {LIMIT} a node, bound {BOUND}, {rounds} pairs each:\n\n\
-         | httpd | visitors | served/s, {NODES} nodes | one x {NODES} | ratio | 90 % interval | last s | one: last s | p99 s | requests \
-         | presented | kept | deferred | broken | at another node % | wrong order % | verdict |\n|---|---|{}---|",
-        "---:|".repeat(14)
+        "{} visitors a node, pages of {} ms, limit {LIMIT} a node, bound {BOUND}, pairs: {}\n\n\
+         | crowd | httpd | visitors | {} | verdict |\n|---|---|---|{}---|",
+        asked.crowd,
+        asked.sleep,
+        asked.rounds,
+        headings.join(" | "),
+        "---:|".repeat(headings.len())
     );
     let mut all_hold = true;
-    for host in hosts.split(',').map(Host::named) {
-        for kind in &kinds {
-            let pairs = (0..rounds).map(|round| pair(host, kind, crowd, sleep, round));
-            all_hold &= print_row(host, kind, &pairs.collect::<Vec<_>>());
+    for crowd in CROWDS.iter().filter(|crowd| crowd.name.contains(&only)) {
+        for host in hosts.split(',').map(Host::named) {
+            for kind in &kinds {
+                let pairs = (0..asked.rounds).map(|round| crowd.pair(&asked, host, kind, round));
+                all_hold &= crowd.print_row(host, kind, &pairs.collect::<Vec<_>>());
+            }
         }
     }
     if !all_hold {
@@ -64,111 +127,121 @@ fn main() {
 /// Reports of both runs.
 struct Pair {
     fleet: Value,
-    one: Value,
+    parts: Value,
 }
 
-/// Runs both, the fleet first in every other round.
-fn pair(host: &Host, kind: &Kind, crowd: u32, sleep: u32, round: u32) -> Pair {
-    let seed = round + 1;
-    let fleet = || run("fleet", host, kind, NODES, crowd * NODES, sleep, seed);
-    let one = || run("one", host, kind, 1, crowd, sleep, seed);
-    if round.is_multiple_of(2) {
-        let (fleet, one) = (fleet(), one());
-        return Pair { fleet, one };
+impl Crowd {
+    /// Runs both, the fleet first in every other round.
+    fn pair(&self, asked: &Asked, host: &Host, kind: &Kind, round: u32) -> Pair {
+        let fleet = || self.run(asked, host, kind, true, round);
+        let parts = || self.run(asked, host, kind, false, round);
+        if round.is_multiple_of(2) {
+            let (fleet, parts) = (fleet(), parts());
+            return Pair { fleet, parts };
+        }
+        let (parts, fleet) = (parts(), fleet());
+        Pair { fleet, parts }
     }
-    let (one, fleet) = (one(), fleet());
-    Pair { fleet, one }
-}
 
-fn run(
-    name: &str,
-    host: &Host,
-    kind: &Kind,
-    nodes: u32,
-    crowd: u32,
-    sleep: u32,
-    seed: u32,
-) -> Value {
-    let label = format!("fleet {} {} {name} {seed}", host.name, kind.name);
-    eprintln!("{label}");
-    let work = format!("BOARD_SLEEP_MS {sleep}\nBOARD_CPU_MS 1");
-    let of = |builder: FleetBuilder| {
-        let builder = builder.node(|node| {
+    fn run(&self, asked: &Asked, host: &Host, kind: &Kind, shares: bool, round: u32) -> Value {
+        let name = if shares { "shared" } else { "apart" };
+        let label = format!(
+            "fleet {} {} {} {name} {round}",
+            self.name, host.name, kind.name
+        );
+        eprintln!("{label}");
+        let work = format!("BOARD_SLEEP_MS {}\nBOARD_CPU_MS 1", asked.sleep);
+        let (servers, visitors) = match shares {
+            true => (Fleet::builder(NODES as usize), NODES * asked.crowd),
+            false => (
+                Fleet::builder(self.apart as usize)
+                    .apart()
+                    .balance("source"),
+                NODES * asked.crowd / self.part,
+            ),
+        };
+        let servers = servers.node(|node| {
             let node = board::with_room(host.on(board::on(node, &work)), BOUND);
             node.expect_log(
                 "[nap:warn]",
                 "the room tells of settings that are too small",
             )
         });
-        builder.start()
-    };
-    let servers = match nodes {
-        1 => of(Fleet::builder(1).apart()),
-        nodes => of(Fleet::builder(nodes as usize)),
-    };
-    let (crowd, seed) = (crowd.to_string(), seed.to_string());
-    let options = [
-        ["--clients", &crowd],
-        ["--posts", "1"],
-        ["--ramp", "200ms"],
-        ["--seed", &seed],
-        ["--bound", BOUND],
-        ["--timeout", "300s"],
-        ["--stop", "240s"],
-        ["--label", &label],
-    ];
-    let options = [&options.concat()[..], &["--get"], kind.options].concat();
-    let report = servers.crowd("/board", &options);
-    board::keep(&made::directory("bench"), &label, &report);
-    report
-}
+        let (visitors, seed) = (visitors.to_string(), (round + 1).to_string());
+        let options = [
+            ["--clients", &visitors],
+            ["--posts", self.posts],
+            ["--ramp", "200ms"],
+            ["--seed", &seed],
+            ["--bound", BOUND],
+            ["--timeout", "300s"],
+            ["--stop", "240s"],
+            ["--label", &label],
+        ];
+        let options = [&options.concat()[..], &["--get"], kind.options].concat();
+        let report = servers.start().crowd("/board", &options);
+        board::keep(&made::directory("bench"), &label, &report);
+        report
+    }
 
-fn print_row(host: &Host, kind: &Kind, pairs: &[Pair]) -> bool {
-    let fleet = |pointer: &str| -> Vec<f64> {
-        let all = pairs.iter();
-        all.filter_map(|pair| figure(&pair.fleet, pointer))
-            .collect()
-    };
-    let one = |pointer: &str| -> Vec<f64> {
-        let all = pairs.iter();
-        all.filter_map(|pair| figure(&pair.one, pointer)).collect()
-    };
-    let sum = |pointer: &str| fleet(pointer).iter().sum::<f64>();
-    let ratios: Vec<f64> = fleet("/served_per_s")
-        .iter()
-        .zip(one("/served_per_s"))
-        .map(|(all, one)| all / (f64::from(NODES) * one))
-        .collect();
-    let unserved = sum("/posts/started") - sum("/posts/served");
-    let ratio = median(ratios.clone()).unwrap_or(0.0);
-    let requests = median(fleet("/requests_per_visitor/with_polls"));
-    let obeys = requests.is_some_and(|requests| requests <= kind.requests);
-    let holds = ratio >= LEAST && obeys && sum("/promises/broken") == 0.0 && unserved == 0.0;
-    let shown = |value: Option<f64>, factor: f64, decimals: usize| match value {
-        Some(value) => format!("{:.decimals$}", factor * value),
-        None => "–".to_owned(),
-    };
-    let interval = interval(&ratios).map_or_else(
-        || "–".to_owned(),
-        |(from, to)| format!("{from:.3} to {to:.3}"),
-    );
-    let cells = [
-        shown(median(fleet("/served_per_s")), 1.0, 1),
-        shown(median(one("/served_per_s")), f64::from(NODES), 1),
-        format!("{ratio:.3}"),
-        interval,
-        shown(median(fleet("/last_served_s")), 1.0, 1),
-        shown(median(one("/last_served_s")), 1.0, 1),
-        shown(median(fleet("/response/p99")), 1.0, 2),
-        shown(requests, 1.0, 2),
-        shown(Some(sum("/promises/presented")), 1.0, 0),
-        shown(Some(sum("/promises/kept")), 1.0, 0),
-        shown(Some(sum("/promises/deferred")), 1.0, 0),
-        shown(Some(sum("/promises/broken")), 1.0, 0),
-        shown(median(fleet("/nodes/elsewhere_share")), 100.0, 1),
-        shown(median(fleet("/order/wrong_share")), 100.0, 2),
-        (if holds { "holds" } else { "fails" }).to_owned(),
-    ];
-    println!("| {} | {} | {} |", host.name, kind.name, cells.join(" | "));
-    holds
+    fn print_row(&self, host: &Host, kind: &Kind, pairs: &[Pair]) -> bool {
+        let all = |of: fn(&Pair) -> &Value, pointer: &str| -> Vec<f64> {
+            let reports = pairs.iter().map(of);
+            reports
+                .filter_map(|report| figure(report, pointer))
+                .collect()
+        };
+        let fleet = |pointer: &str| all(|pair| &pair.fleet, pointer);
+        let part = f64::from(self.part);
+        let parts = |pointer: &str| all(|pair| &pair.parts, pointer);
+        let sum = |pointer: &str| fleet(pointer).iter().sum::<f64>();
+        let rates = fleet("/served_per_s")
+            .into_iter()
+            .zip(parts("/served_per_s"));
+        let ratios: Vec<f64> = rates.map(|(fleet, parts)| fleet / (part * parts)).collect();
+        let ratio = median(ratios.clone()).unwrap_or(0.0);
+        let interval = interval(&ratios).map_or_else(
+            || "–".to_owned(),
+            |(from, to)| format!("{from:.3} to {to:.3}"),
+        );
+        let unserved = sum("/posts/started") - sum("/posts/served");
+        // So many may each page need.
+        let pages: f64 = self.posts.parse().expect("a number");
+        let requests = median(fleet("/requests_per_visitor/with_polls")).map(|n| n / pages);
+        let holds = ratio >= self.least
+            && requests.is_some_and(|requests| requests <= kind.requests)
+            && [
+                sum("/promises/broken"),
+                sum("/promises/unanswered"),
+                unserved,
+            ] == [0.0; 3];
+        let shown = |value: Option<f64>, decimals: usize| match value {
+            Some(value) => format!("{value:.decimals$}"),
+            None => "–".to_owned(),
+        };
+        let percent = |pointer: &str| median(fleet(pointer)).map(|share| 100.0 * share);
+        let load = board::load_share(pairs.iter().map(|pair| &pair.fleet));
+        let cells = [
+            shown(median(fleet("/served_per_s")), 1),
+            shown(median(parts("/served_per_s")).map(|rate| part * rate), 1),
+            format!("{ratio:.3}"),
+            interval,
+            format!(">= {}", self.least),
+            shown(median(fleet("/last_served_s")), 1),
+            shown(median(parts("/last_served_s")), 1),
+            shown(median(fleet("/response/p99")), 2),
+            shown(requests, 2),
+            shown(Some(sum("/promises/presented")), 0),
+            shown(Some(sum("/promises/kept")), 0),
+            shown(Some(sum("/promises/deferred")), 0),
+            shown(Some(sum("/promises/broken")), 0),
+            shown(percent("/nodes/elsewhere_share"), 1),
+            shown(percent("/order/wrong_share"), 2),
+            shown(Some(100.0 * load), 0),
+            (if holds { "holds" } else { "fails" }).to_owned(),
+        ];
+        let names = [self.name, host.name, kind.name].join(" | ");
+        println!("| {names} | {} |", cells.join(" | "));
+        holds
+    }
 }

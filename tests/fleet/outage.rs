@@ -69,6 +69,43 @@ fn the_tickets_of_a_node_that_is_killed_are_kept_by_the_others() {
     });
 }
 
+#[test]
+fn children_that_are_killed_take_no_ticket_with_them() {
+    for_event_or_each_mpm(|mpm| {
+        let mut fleet = fleet(mpm)
+            .node(|node| node.expect_log("exit signal Killed", "we kill it"))
+            .start();
+        disturbed(&mut fleet, or_long(8, 40), |fleet| {
+            for round in 0..or_long(8, 40) {
+                let node = fleet.node(round % 3);
+                let children = node.children();
+                node.kill9(children[round % children.len()]);
+                sleep(Duration::from_millis(600));
+            }
+        });
+    });
+}
+
+#[test]
+fn nodes_are_restarted_one_after_the_other() {
+    for_event_or_each_mpm(|mpm| {
+        let mut fleet = fleet(mpm).start();
+        disturbed(&mut fleet, or_long(8, 40), |fleet| {
+            for _ in 0..or_long(1, 4) {
+                for n in 0..3 {
+                    fleet.node_mut(n).graceful();
+                    fleet.until_store_is("joined");
+                }
+            }
+            for n in 0..3 {
+                fleet.node_mut(n).stop();
+                fleet.node_mut(n).start_again();
+                fleet.until_members(3);
+            }
+        });
+    });
+}
+
 /// Lines about the store in a node's log.
 fn told(fleet: &Fleet, n: usize) -> Vec<String> {
     let log = fleet.node(n).error_log();
