@@ -15,7 +15,7 @@ LIBDIR  = $(shell apxs -q LIBEXECDIR)
 # Where NapStore looks for nap-agent, unless it is told (agent=).
 AGENTDIR := /usr/lib/mod_nap
 STRICT := -std=gnu11 -Wall -Wextra -Werror
-BENCHES := crowds changes compare scenarios parking mix instructions rates pollers debts balancer fleet
+BENCHES := crowds changes compare scenarios parking mix instructions rates pollers debts balancer fleet ask
 # The real servers mostly wait, so more of them than cores at a time.
 THREADS := 4
 
