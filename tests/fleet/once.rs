@@ -4,7 +4,7 @@
 //! waits was let in by a ticket.
 
 use nap_testkit::fleet::Fleet;
-use nap_testkit::held::Held;
+use nap_testkit::held::{Held, runs_in, waits_in};
 use nap_testkit::ticket::Ticket;
 use nap_testkit::{Httpd, long, read_answer, wait_until};
 use std::io::Write as _;
@@ -68,11 +68,15 @@ enum Fate {
     Used,
     /// The same ticket once more: it waits elsewhere.
     OwnPage,
+    /// The connection has ended without an answer.
+    CutOff,
     Other,
 }
 
 fn fate(ticket: &Ticket, mut stream: &TcpStream) -> Fate {
-    let bytes = read_answer(&mut stream).expect("an answer");
+    let Ok(bytes) = read_answer(&mut stream) else {
+        return Fate::CutOff;
+    };
     let answer = String::from_utf8_lossy(&bytes);
     let value = |name: &str| answer.lines().find_map(|line| line.strip_prefix(name));
     let told = (value("Nap-Reason: "), value("Nap-Ticket: "));
@@ -87,18 +91,27 @@ fn fate(ticket: &Ticket, mut stream: &TcpStream) -> Fate {
     }
 }
 
-/// Sends the ticket to all nodes, another one first each time; returns the connections.
-fn present(fleet: &Fleet, ticket: &Ticket, first: usize) -> Vec<TcpStream> {
+fn send(mut stream: &TcpStream, ticket: &Ticket) {
     let request = format!(
         "GET /cgi-bin/app HTTP/1.0\r\nNap-Ticket: {}\r\n\r\n",
         ticket.token
     );
+    stream.write_all(request.as_bytes()).expect("a node reads");
+}
+
+/// Sends the ticket to all nodes, another one first each time; returns the connections.
+fn present(fleet: &Fleet, ticket: &Ticket, first: usize) -> Vec<TcpStream> {
     let order = (0..fleet.size()).map(|n| fleet.node((first + n) % fleet.size()));
     let streams: Vec<TcpStream> = order.map(Httpd::connect).collect();
-    for mut stream in &streams {
-        stream.write_all(request.as_bytes()).expect("a node reads");
+    for stream in &streams {
+        send(stream, ticket);
     }
     streams
+}
+
+/// Holders who wait, over all nodes.
+fn waiting(fleet: &Fleet) -> usize {
+    fleet.nodes().iter().map(Httpd::waiting).sum()
 }
 
 #[test]
@@ -127,11 +140,10 @@ fn a_ticket_presented_to_all_nodes_at_once_is_let_in_by_one() {
                     });
                 }
             }
-            let waiting = || fleet.nodes().iter().map(Httpd::waiting).sum::<usize>();
             let turned_away = || fates.lock().expect("no panic").concat().len();
             let mut waits = 0;
             wait_until("each waits or is turned away", PATIENCE, || {
-                waits = waiting();
+                waits = waiting(&fleet);
                 waits + turned_away() == 3 * size
             });
             assert_eq!(waits, size, "in round {round}: {:?}", fates.lock());
@@ -153,4 +165,71 @@ fn a_ticket_presented_to_all_nodes_at_once_is_let_in_by_one() {
         }
     }
     drop(held);
+}
+
+#[test]
+fn a_child_that_dies_gives_back_the_tickets_that_waited_there() {
+    let mut fleet = site();
+    fleet.expect_log("exit signal Killed", "we kill a child");
+    let held = fill(&fleet, 0);
+    let tickets = buy(&fleet, 12);
+    for ticket in &tickets {
+        ticket.until_prime();
+    }
+    scope(|scope| {
+        let present_at = |n: usize, ticket| {
+            let stream = fleet.node(n % 3).connect();
+            send(&stream, ticket);
+            scope.spawn(move || fate(ticket, &stream))
+        };
+        let all = tickets.iter().enumerate();
+        let all = all.map(|(n, ticket)| (n, ticket, present_at(n, ticket)));
+        let open: Vec<_> = all.collect();
+        wait_until("all wait", PATIENCE, || waiting(&fleet) == tickets.len());
+        let (node, child) = child_of_waiters(&fleet);
+        fleet.node(node).kill9(child);
+        wait_until("its visitors are cut off", PATIENCE, || {
+            let ended = open.iter().filter(|(.., read)| read.is_finished()).count();
+            ended > 0 && ended + waiting(&fleet) == tickets.len()
+        });
+        let (ended, mut open): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|(.., read)| read.is_finished());
+        for (n, ticket, read) in ended {
+            assert_eq!(read.join().expect("no panic"), Fate::CutOff);
+            // The node takes some time to see that the child is dead.
+            let mut read = None;
+            wait_until("a ticket is good again", PATIENCE, || {
+                let before = waiting(&fleet);
+                let tried = present_at(n + 1, ticket);
+                wait_until("it waits or is turned away", PATIENCE, || {
+                    tried.is_finished() || waiting(&fleet) > before
+                });
+                let waits = !tried.is_finished();
+                match waits {
+                    true => read = Some(tried),
+                    false => assert_eq!(tried.join().expect("no panic"), Fate::OwnPage),
+                }
+                waits
+            });
+            open.extend(read.map(|read| (n, ticket, read)));
+        }
+        held.into_iter().for_each(|held| drop(held.release()));
+        assert_eq!(open.len(), tickets.len());
+        for (.., read) in open {
+            assert_eq!(read.join().expect("no panic"), Fate::Served);
+        }
+    });
+}
+
+/// A child in which visitors wait and none runs, and its node.
+fn child_of_waiters(fleet: &Fleet) -> (usize, i32) {
+    for n in 0..fleet.size() {
+        let info = fleet.info(n);
+        for child in info["children"].as_array().expect("a list") {
+            if runs_in(child) == 0 && waits_in(child) > 0 {
+                return (n, child["pid"].as_i64().expect("a number") as i32);
+            }
+        }
+    }
+    panic!("all visitors wait beside the one that runs")
 }
