@@ -11,8 +11,10 @@ use crate::nap::whole;
 pub const STOCK_MIN: u32 = 8;
 /// and no more.
 pub const STOCK_MAX: u32 = 4096;
+/// So many who stand outside can be sold a ticket before the store has answered.
+pub const AT_ONCE: u32 = 256;
 
-/// How often a node looks at its stock, and within which two leases show that it sells faster than it knew.
+/// Sales of this long a time tell how many places a node wants.
 pub const RENEWAL: Micros = Micros::from_millis(250);
 
 /// C of a slot that lasts `period`: what all serve, and no more windows of `claimed` than they bear together.
@@ -108,29 +110,50 @@ impl Lease {
     }
 }
 
-/// How many places a node wants to have in hand. All zero = as at first.
+/// How many places a node wants to have in hand: twice what it sells in a [`RENEWAL`], so that the last of them is sold
+/// half a second after it was leased. Whoever has more sells early places late, while later ones are sold elsewhere. All
+/// zero = as at first.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Stock {
-    /// When the last lease was taken.
-    taken: Micros,
-    /// Doublings since the start of a rush.
-    doublings: u32,
+    /// Since when `sold` counts.
+    since: Micros,
+    /// Places sold since then,
+    sold: u32,
+    /// and in the renewal before.
+    before: u32,
+    /// What was wanted last.
+    wanted: u32,
     _pad: u32,
 }
 
 impl Stock {
-    /// The next lease: twice what was `sold` in the last [`RENEWAL`], and twice as much again for each lease that followed
-    /// another within one (slow start). In [`STOCK_MIN`] ..= [`STOCK_MAX`].
-    pub fn wanted(&mut self, sold: u32, now: Micros) -> u32 {
-        let soon = self.taken != Micros::ZERO && now - self.taken < RENEWAL;
-        self.doublings = match soon {
-            true => (self.doublings + 1).min(12),
+    /// So many places were sold.
+    pub fn sells(&mut self, places: u32, now: Micros) {
+        let passed = now - self.since;
+        if passed >= RENEWAL {
+            self.before = match passed < RENEWAL + RENEWAL {
+                true => self.sold,
+                false => 0,
+            };
+            (self.since, self.sold) = (now, 0);
+        }
+        self.sold = self.sold.saturating_add(places);
+    }
+
+    /// How many places it wants to have now, in [`STOCK_MIN`] ..= [`STOCK_MAX`]. `outside`: accesses that stand in the
+    /// kernel may be sold tickets all at once. `dry`: no place was left when one was to be sold; what was sold tells too
+    /// little then, and it is twice what it was (slow start).
+    pub fn wanted(&mut self, outside: u32, dry: bool, now: Micros) -> u32 {
+        self.sells(0, now);
+        let lately = self.sold.max(self.before).saturating_mul(2);
+        let grown = match dry {
+            true => self.wanted.saturating_mul(2),
             false => 0,
         };
-        self.taken = now.max(Micros(1));
-        let base = sold.saturating_mul(2).max(STOCK_MIN);
-        base.saturating_mul(1 << self.doublings).min(STOCK_MAX)
+        let wanted = lately.saturating_add(outside.min(AT_ONCE)).max(grown);
+        self.wanted = wanted.clamp(STOCK_MIN, STOCK_MAX);
+        self.wanted
     }
 
     /// Is it time to take more, with so many places `left` of a stock of `wanted`?
@@ -171,17 +194,26 @@ mod tests {
     }
 
     #[test]
-    fn who_sells_fast_is_given_more_each_time() {
+    fn what_is_sold_in_two_renewals_is_wanted_and_more_by_who_runs_dry() {
         let mut stock = Stock::default();
         let at = Micros::from_millis;
-        assert_eq!(stock.wanted(0, at(1000)), 8);
+        assert_eq!(stock.wanted(0, false, at(1000)), 8);
+        stock.sells(30, at(1010));
+        assert_eq!(stock.wanted(0, false, at(1020)), 60);
         assert_eq!(
-            [1010, 1020, 1030].map(|ms| stock.wanted(0, at(ms))),
-            [16, 32, 64]
+            [1030, 1040].map(|ms| stock.wanted(0, true, at(ms))),
+            [120, 240],
+            "it ran dry"
         );
-        assert_eq!(stock.wanted(100, at(1040)), 3200);
-        assert_eq!(stock.wanted(100, at(1050)), 4096);
-        assert_eq!(stock.wanted(100, at(1300)), 200, "a renewal later");
+        assert_eq!(stock.wanted(0, false, at(1050)), 60);
+        stock.sells(10, at(1260));
+        assert_eq!(stock.wanted(0, false, at(1270)), 60, "a renewal later");
+        assert_eq!(stock.wanted(0, false, at(1520)), 20);
+        assert_eq!(stock.wanted(0, false, at(9000)), 8);
+        let outside = [40, 5000].map(|outside| stock.wanted(outside, false, at(9000)));
+        assert_eq!(outside, [40, 256]);
+        stock.sells(9000, at(9001));
+        assert_eq!(stock.wanted(0, true, at(9002)), 4096);
         assert!(Stock::is_low(4, 8) && !Stock::is_low(5, 8));
     }
 

@@ -214,12 +214,13 @@ impl Slots {
         }
     }
 
-    /// Places that start at `from` or later and are not sold, of all open slots.
+    /// Newcomers' places that start at `from` or later and are not sold, of all open slots.
     pub fn in_stock(&self, from: Micros) -> u32 {
         let left = |slot: &Slot| {
             let first = slot.index_from(from).min(slot.places());
             let position = |index| slot.base.wrapping_add(index);
             (first..slot.places())
+                .filter(|&index| slot.of_pool(Pool::Newcomers, index) == index)
                 .filter(|index| !self.sold.is_sold(position(*index)))
                 .count() as u32
         };

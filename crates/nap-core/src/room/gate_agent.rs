@@ -22,6 +22,10 @@ use crate::nap::ticket_states::State;
 /// How often a node asks for the others.
 pub const EXCHANGE: Micros = Micros::from_secs(1);
 
+/// What is to be told at once is told together with what else has happened in this time since the last message. Nobody
+/// waits for it: who wants to know whether a ticket is still good asks by itself.
+pub const PAUSE: Micros = Micros::from_millis(20);
+
 /// What the nodes share of a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sharing {
@@ -57,6 +61,8 @@ impl Sharing {
 pub struct GateAgent {
     /// Not told yet.
     tales: Vec<Tale>,
+    /// One of them is news to the store, and somebody may come with that ticket to another node.
+    urgent: bool,
     /// Marks that this node has made, and until when each counts: told again to a store that may have forgotten.
     marks: BTreeMap<Name, (Use, Micros)>,
     seq: u64,
@@ -70,12 +76,12 @@ pub struct GateAgent {
     tells_leases: bool,
     /// C of a new slot, by the last exchange.
     capacity: u32,
-    /// What it asked for last.
+    /// How many places it had, with those of the last lease.
     stocked: u32,
     stock: Stock,
     /// Leases for which the gate had no room.
     pub unopened: u64,
-    /// Places sold since the last lease.
+    /// Places sold since that was asked for.
     sold: u32,
     /// Rights: Run Ready's limit.
     pub rights: u32,
@@ -86,10 +92,9 @@ pub struct GateAgent {
 }
 
 impl GateAgent {
-    /// There is something to be told at once.
+    /// There is something to be told [soon](PAUSE).
     pub fn is_urgent(&self) -> bool {
-        let told_late = |tale: &Tale| matches!(tale.event, Some(Event::Sold) | None);
-        !self.tales.iter().all(told_late)
+        self.urgent
     }
 
     /// Accesses wait for rights that it has not asked for yet.
@@ -121,28 +126,41 @@ impl GateAgent {
                 .then(|| (sharing.outside(note.from), sharing.outside(note.to)));
             let name = note.name();
             let until = view.now + lifetime;
-            match event {
+            let known = match event {
                 Event::Waits => self.marks.insert(name, (Use::Waits, until)),
                 Event::Runs => self.marks.insert(name, (Use::Used, until)),
-                Event::Left | Event::Unused => self.marks.remove(&name),
+                Event::Left | Event::Unused => {
+                    self.marks.remove(&name);
+                    None
+                }
                 Event::Sold => {
                     self.sold += 1;
+                    self.stock.sells(1, view.now);
                     None
                 }
             };
+            // The store gave it the ticket, to wait with.
+            let given = event == Event::Waits && known.is_some();
+            self.urgent |= event != Event::Sold && known.is_none();
             self.tales.push(Tale {
                 name,
-                event: Some(event),
+                event: (!given).then_some(event),
                 window,
                 more: matches!(event, Event::Sold | Event::Left),
             });
         }
     }
 
+    /// The store gave a ticket to this node, for a request that asked. It is remembered `until` then.
+    pub fn is_given(&mut self, name: &Name, until: Micros) {
+        self.marks.entry(*name).or_insert((Use::Waits, until));
+    }
+
     /// The store gave this node a ticket too late for the request that asked: unless it is used here all the same, it is
     /// anybody's.
     pub fn gives_back(&mut self, name: &Name) {
         if !self.marks.contains_key(name) {
+            self.urgent = true;
             self.tales.push(Tale {
                 name: *name,
                 event: Some(Event::Unused),
@@ -176,7 +194,10 @@ impl GateAgent {
         let last = self.leases.values().next_back().copied();
         Batch {
             seq: self.seq,
-            tales: std::mem::take(&mut self.tales),
+            tales: {
+                self.urgent = false;
+                std::mem::take(&mut self.tales)
+            },
             beat: GateBeat {
                 arrivals,
                 out: view.permits.outstanding(),
@@ -222,18 +243,25 @@ impl GateAgent {
     fn wanted(&mut self, view: &mut GateView<'_>, sharing: &Sharing) -> Option<LeaseAsk> {
         let from = sells_from(view);
         let stake = &mut *view.abroad.as_mut()?.stake;
-        let left = match std::mem::take(&mut stake.starved) {
-            0 => view.gate.slots.in_stock(from),
-            _ => 0,
-        };
-        if self.capacity == 0 || !Stock::is_low(left, self.stocked) {
+        if self.capacity == 0 {
             return None;
         }
-        self.stocked = self.stock.wanted(self.sold, view.now);
+        let starved = std::mem::take(&mut stake.starved) != 0;
+        let in_stock = view.gate.slots.in_stock(from);
+        let outside = view.permits.outside();
+        self.stocked = self
+            .stock
+            .wanted(outside, starved && in_stock == 0, view.now);
+        // Places that are left and were not good enough do not count.
+        let left = if starved { 0 } else { in_stock };
+        if !Stock::is_low(left, self.stocked) {
+            self.sold = self.stocked.saturating_sub(left);
+            return None;
+        }
         self.sold = 0;
         Some(LeaseAsk {
             from: sharing.outside(from),
-            wanted: self.stocked,
+            wanted: (self.stocked - left.min(self.stocked)).max(1),
             period: view.gate.terms.slot_period,
             capacity: self.capacity,
         })
