@@ -33,6 +33,7 @@ use nap_core::fleet::guests::{Name, Told};
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::room::access;
+use nap_core::room::gate_agent::PAUSE;
 use nap_rng::Rng;
 use node::Node;
 use oracle::Oracle;
@@ -47,6 +48,8 @@ pub const ASKS: Micros = Micros::from_millis(20);
 const CHECKED: Micros = Micros::from_secs(1);
 /// Whose connection broke comes again within this.
 const RECONNECT: Micros = Micros::from_secs(2);
+/// To take up a request that has stood in the kernel, and to refuse it, takes this long.
+const TAKES_UP: Micros = Micros(50);
 /// A woken waiter takes up to this long to look, microseconds.
 const WAKE: u64 = 100;
 
@@ -100,8 +103,11 @@ enum Happens {
     Look(u32),
     GiveUp(u32),
     Done(usize, u64),
+    TakesUp(usize, u64),
     Tick(usize, u64),
     Beat(usize, u64),
+    /// A pause between messages is over.
+    Paused(usize, u64),
     /// A message reaches the store, or its answer the node.
     Message(u64),
     /// An answer to this batch is overdue.
@@ -154,8 +160,8 @@ pub struct Counts {
     pub response: Sample,
     /// Ticket waits, by the node that sold.
     pub waits: BTreeMap<u8, (u64, f64)>,
-    /// When newcomers were told, and from when on their tickets are good; since the beginning.
-    pub told: Vec<(Micros, Micros)>,
+    /// When newcomers were told, and from when on their tickets are good, since the beginning; and which node sold them.
+    pub told: Vec<(Micros, Micros, u8)>,
 }
 
 /// A fleet's world. The same setup gives the same run.
@@ -285,9 +291,9 @@ impl Fleet {
         let told = &self.counts.told;
         let mut rng = Rng::new(self.setup.seed, 20);
         let (mut pairs, mut wrong) = (0_u64, 0_u64);
-        for (at, start) in told {
+        for (at, start, _) in told {
             for _ in 0..20 {
-                let (other, theirs) = told[rng.below(told.len() as u64) as usize];
+                let (other, theirs, _) = told[rng.below(told.len() as u64) as usize];
                 if *at + Micros::from_secs(1) <= other {
                     pairs += 1;
                     wrong += u64::from(theirs < *start);
@@ -295,6 +301,37 @@ impl Fleet {
             }
         }
         wrong as f64 / pairs.max(1) as f64
+    }
+
+    /// How far the mean ticket waits of nodes are off their mean, at most: as they are, and against what all nodes sold in
+    /// the same half second. A node whose visitors came later than others' has longer waits by that alone.
+    pub fn waits_off(&self) -> (f64, f64) {
+        let mut then: BTreeMap<u64, (u64, f64)> = BTreeMap::new();
+        let wait = |at: Micros, start: Micros| (start - at).as_secs_f64();
+        for (at, start, _) in &self.counts.told {
+            let (n, sum) = then.entry(at.0 / 500_000).or_default();
+            (*n, *sum) = (*n + 1, *sum + wait(*at, *start));
+        }
+        let mut nodes: BTreeMap<u8, (f64, f64, f64)> = BTreeMap::new();
+        for (at, start, node) in &self.counts.told {
+            let (n, sum) = then.get(&(at.0 / 500_000)).copied().unwrap_or_default();
+            let own = nodes.entry(*node).or_default();
+            own.0 += 1.0;
+            own.1 += wait(*at, *start);
+            own.2 += sum / n.max(1) as f64;
+        }
+        let mean =
+            nodes.values().map(|(n, sum, _)| sum / n).sum::<f64>() / nodes.len().max(1) as f64;
+        let most = |off: &dyn Fn(&(f64, f64, f64)) -> f64| {
+            nodes
+                .values()
+                .map(|node| off(node).abs())
+                .fold(0.0, f64::max)
+        };
+        (
+            most(&|(n, sum, _)| sum / n / mean - 1.0),
+            most(&|(_, sum, then)| sum / then - 1.0),
+        )
     }
 
     /// The store, to look at.
@@ -351,6 +388,7 @@ impl Fleet {
                 self.reckon(node);
                 self.takes_up(node);
             }
+            Happens::TakesUp(node, life) if self.lives_on(node, life) => self.takes_up(node),
             Happens::Tick(node, life) if self.lives_on(node, life) => {
                 let inside = self.nodes[node].inside(self.now);
                 let state = &mut self.nodes[node].state;
@@ -364,7 +402,13 @@ impl Fleet {
                 self.speaks(node);
                 self.events.at(self.now + BEAT, Happens::Beat(node, life));
             }
-            Happens::Tick(..) | Happens::Beat(..) => {}
+            Happens::Paused(node, life) if self.lives_on(node, life) => {
+                self.nodes[node].agent.pauses = false;
+                if self.nodes[node].agent.gate.is_urgent() {
+                    self.speaks(node);
+                }
+            }
+            Happens::TakesUp(..) | Happens::Tick(..) | Happens::Beat(..) | Happens::Paused(..) => {}
             Happens::Message(number) => {
                 if let Some(message) = self.messages.remove(&number) {
                     self.arrives(message);
@@ -450,10 +494,30 @@ impl Fleet {
                         self.now,
                     );
                     self.wake(node, wakes.as_slice());
-                    if self.nodes[node].agent.gate.is_urgent() {
-                        self.speaks(node);
-                    }
+                    self.speaks_if_due(node);
                 }
+            }
+        }
+    }
+
+    /// Something may have happened at a node that the store is to hear before the next beat.
+    fn speaks_if_due(&mut self, node: usize) {
+        let one = &mut self.nodes[node];
+        let permits = one.state.permits();
+        let (running, waiting) = (permits.running(), permits.waiting());
+        let wants = self.setup.shared.is_some() && one.agent.gate.wants_rights(running, waiting);
+        if wants || one.is_low(self.setup.leased) {
+            return self.speaks(node);
+        }
+        if !one.agent.gate.is_urgent() || one.agent.pauses {
+            return;
+        }
+        let at = one.agent.said + PAUSE;
+        match at <= self.now {
+            true => self.speaks(node),
+            false => {
+                one.agent.pauses = true;
+                self.events.at(at, Happens::Paused(node, self.lives[node]));
             }
         }
     }

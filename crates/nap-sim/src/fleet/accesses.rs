@@ -1,6 +1,6 @@
 //! Accesses at nodes. They are driven as in [`crate::world`]; where a ticket decides, the store is asked first.
 
-use super::{ASKS, Access, Fleet, Happens, Message, Request, WAKE};
+use super::{ASKS, Access, Fleet, Happens, Message, Request, TAKES_UP, WAKE};
 use crate::house::{Simulated, arrival};
 use nap_core::fleet::guests::{Name, Told};
 use nap_core::micros::Micros;
@@ -104,16 +104,7 @@ impl Fleet {
         if self.nodes[node].lives {
             let now = self.now;
             self.nodes[node].take_notes(now);
-            let permits = self.nodes[node].state.permits();
-            let (running, waiting) = (permits.running(), permits.waiting());
-            let wants = self.setup.shared.is_some()
-                && self.nodes[node].agent.gate.wants_rights(running, waiting);
-            if wants
-                || self.nodes[node].agent.gate.is_urgent()
-                || self.nodes[node].is_low(self.setup.leased)
-            {
-                self.speaks(node);
-            }
+            self.speaks_if_due(node);
         }
     }
 
@@ -181,6 +172,10 @@ impl Fleet {
             *asking = asking.saturating_sub(1);
         }
         access.told = Some((name, told));
+        if told == Told::Mine {
+            let now = self.now;
+            self.nodes[node].is_given(&name, now);
+        }
         self.enters(id, access);
     }
 
@@ -305,12 +300,21 @@ impl Fleet {
         self.reckon(node);
     }
 
-    /// Requests that no worker had taken up.
+    /// A worker takes up the next request that none had taken up.
     pub(super) fn takes_up(&mut self, node: usize) {
-        while !self.nodes[node].backlog.is_empty()
-            && let Some(child) = self.idle_child(node)
-            && let Some(request) = self.nodes[node].backlog.pop_front()
-        {
+        let one = &mut self.nodes[node];
+        if one.backlog.is_empty() || self.now < one.takes_up_from {
+            return;
+        }
+        let Some(child) = self.idle_child(node) else {
+            return;
+        };
+        let one = &mut self.nodes[node];
+        if let Some(request) = one.backlog.pop_front() {
+            one.takes_up_from = self.now + TAKES_UP;
+            let life = self.lives[node];
+            self.events
+                .at(self.now + TAKES_UP, Happens::TakesUp(node, life));
             self.accepted(request, node, child);
         }
     }

@@ -30,6 +30,10 @@ pub struct Agent {
     pub arrivals: u64,
     /// What is on its way, and since when.
     pub in_flight: Option<(Batch, Micros)>,
+    /// When the last message went.
+    pub said: Micros,
+    /// It will speak when the pause is over.
+    pub pauses: bool,
     overdue: u32,
     /// The last measurements: round trip and offset.
     samples: Vec<(Micros, i64)>,
@@ -84,12 +88,19 @@ impl Node {
             .state
             .at_gate(inside, |view| agent.next(view, &sharing, arrivals));
         self.agent.in_flight = Some((batch.clone(), now));
+        self.agent.said = now;
         Some(batch)
     }
 
     /// Few places are left to sell.
     pub fn is_low(&self, leased: bool) -> bool {
         leased && self.agent.gate.is_low(&self.state.stakes[0])
+    }
+
+    /// The store gave it this ticket, for a request that asked.
+    pub fn is_given(&mut self, name: &Name, now: Micros) {
+        let until = self.inside(now) + self.state.gate().terms.lifetime;
+        self.agent.gate.is_given(name, until);
     }
 
     /// The store gave it this ticket too late for the request that asked.

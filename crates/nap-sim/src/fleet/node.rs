@@ -36,8 +36,10 @@ pub struct Node {
     /// Its children, and workers of each that wait for the store.
     pub asking: BTreeMap<u16, u32>,
     children: Vec<u16>,
-    /// Accesses that no worker has taken up.
+    /// Accesses that no worker has taken up,
     pub backlog: std::collections::VecDeque<super::Request>,
+    /// and when the next one of them may be.
+    pub takes_up_from: Micros,
     /// Calculations of when the next job is done.
     pub reckoned: u64,
 }
@@ -84,6 +86,7 @@ impl Node {
             asking: BTreeMap::new(),
             children,
             backlog: std::collections::VecDeque::new(),
+            takes_up_from: now,
             reckoned: 0,
         }
     }

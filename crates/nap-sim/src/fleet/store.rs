@@ -41,8 +41,12 @@ pub struct Store {
     pub epoch: u64,
     /// and with each primary.
     pub run: u64,
-    /// Commands carried out.
+    /// Scripts run and hashes read: see docs/fleet.md.
     pub commands: u64,
+    /// Marks of tickets written and deleted by them.
+    pub marked: u64,
+    /// Leases taken.
+    pub leases: u64,
     /// Tickets found to have been used at two nodes.
     pub twice: u64,
 }
@@ -65,6 +69,8 @@ impl Store {
             epoch: 1,
             run: 1,
             commands: 0,
+            marked: 0,
+            leases: 0,
             twice: 0,
         }
     }
@@ -122,6 +128,7 @@ impl Store {
     }
 
     fn mark(&mut self, name: &Name, me: u8, used: Use) {
+        self.marked += 1;
         let before = self.data.marks.insert(*name, (me, used));
         if before.is_none_or(|(node, _)| node != me) && name.node != me {
             self.data.inbox.entry(name.node).or_default().push(Notice {
@@ -152,6 +159,13 @@ impl Store {
             if let Some(inbox) = self.data.inbox.get_mut(&me) {
                 inbox.drain(..noticed.min(inbox.len()));
             }
+            // All of a gate's marks are on one key's slot: one script settles them.
+            self.commands += u64::from(
+                batch
+                    .tales
+                    .iter()
+                    .any(|tale| tale.event.is_some_and(settles)),
+            );
             for note in &batch.tales {
                 self.note(me, note);
             }
@@ -212,20 +226,11 @@ impl Store {
             .get(&note.name)
             .is_none_or(|(node, _)| *node == me);
         match note.event {
-            Some(Event::Waits | Event::Runs) if !mine => {
-                self.commands += 1;
-                self.twice += 1;
-            }
-            Some(Event::Waits) => {
-                self.commands += 1;
-                self.mark(&note.name, me, Use::Waits);
-            }
-            Some(Event::Runs) => {
-                self.commands += 1;
-                self.mark(&note.name, me, Use::Used);
-            }
+            Some(Event::Waits | Event::Runs) if !mine => self.twice += 1,
+            Some(Event::Waits) => self.mark(&note.name, me, Use::Waits),
+            Some(Event::Runs) => self.mark(&note.name, me, Use::Used),
             Some(Event::Left | Event::Unused) if mine => {
-                self.commands += 1;
+                self.marked += 1;
                 if self.data.marks.remove(&note.name).is_some() && note.name.node != me {
                     self.data
                         .inbox
@@ -263,6 +268,7 @@ impl Store {
 
     fn lease(&mut self, ask: &LeaseAsk) -> Option<Lease> {
         self.commands += 1;
+        self.leases += 1;
         let first = FleetSlot::number_at(ask.from, ask.period);
         // Slots whose places are leased are passed over.
         for number in first..first + 10_000 {
@@ -277,4 +283,9 @@ impl Store {
         }
         None
     }
+}
+
+/// Is a mark written or deleted for it?
+fn settles(event: Event) -> bool {
+    event != Event::Sold
 }

@@ -143,8 +143,10 @@ impl Fleet {
                 let (n, sum) = counts.waits.entry(ticket.node).or_default();
                 *n += 1;
                 *sum += (ticket.start - self.now).as_secs_f64();
-                let told = (self.now - super::BEGINNING, ticket.start - super::BEGINNING);
-                counts.told.push(told);
+                let since = |at: Micros| at - super::BEGINNING;
+                counts
+                    .told
+                    .push((since(self.now), since(ticket.start), ticket.node));
             }
         }
         self.counts.without += u64::from(refusal.ticket.is_none());

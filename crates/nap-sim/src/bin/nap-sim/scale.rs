@@ -21,6 +21,9 @@ pub struct ScaleOptions {
     /// A fleet of so many nodes over a store, and one crowd, instead of growing ones
     #[arg(long, value_parser = clap::value_parser!(u8).range(2..=255))]
     nodes: Option<u8>,
+    /// With --nodes: visitors come to one node after the other, as behind HAProxy's roundrobin, and not by chance
+    #[arg(long)]
+    round_robin: bool,
     /// Visitors of the largest crowd; each smaller crowd has a tenth of the next
     #[arg(long, alias = "visitors", default_value_t = 1_000_000)]
     most: u32,
@@ -76,13 +79,15 @@ pub fn run(options: &ScaleOptions) -> ExitCode {
 fn fleet(nodes: u8, options: &ScaleOptions) -> ExitCode {
     let begun = Instant::now();
     let mut fleet = Fleet::new(crowd_of(nodes, options));
-    let (mut most, mut second, mut commands) = (0, 0, 0);
+    let (mut most, mut most_marked, mut second) = (0, 0, 0);
+    let (mut commands, mut marked) = (0, 0);
     while fleet.step() {
         let now = fleet.elapsed().0 / 1_000_000;
         if now != second {
-            let done = fleet.store().commands;
-            most = most.max((done - commands) / (now - second));
-            (second, commands) = (now, done);
+            let store = fleet.store();
+            most = most.max((store.commands - commands) / (now - second));
+            most_marked = most_marked.max((store.marked - marked) / (now - second));
+            (second, commands, marked) = (now, store.commands, store.marked);
         }
     }
     let counts = &fleet.counts;
@@ -90,13 +95,13 @@ fn fleet(nodes: u8, options: &ScaleOptions) -> ExitCode {
         .map(|(n, sum)| sum / (*n).max(1) as f64)
         .collect();
     let mean = waits.iter().sum::<f64>() / waits.len().max(1) as f64;
-    let off = waits.iter().map(|wait| (wait / mean - 1.0).abs());
+    let (off, off_then) = fleet.waits_off();
     let elapsed = fleet.elapsed().as_secs_f64();
     println!(
         "{} visitors within {} s at {nodes} nodes, {:.0} s: {} pages, {} tickets; of {} prime tickets presented ({} at another \
          node) {} broken, {} put off, {} answered after the bound; {} refusals without a ticket. Mean waits of tickets: {mean:.1} s, \
-         nodes' up to {:.2} % off; {} later visitors of those a second or more apart had the earlier ticket. The store did {:.0} \
-         commands a second, {most} in the busiest. {} events in {:.0} s{}.",
+         nodes' up to {:.2} % off, {:.2} % against what all sold in the same half second; {} later visitors of those a second or more apart had the earlier ticket. The store did {:.0} \
+         commands a second, {most} in the busiest, and wrote {:.0} marks a second, {most_marked} in the busiest; {} asked, {} leases. {} events in {:.0} s{}.",
         options.most,
         options.within,
         elapsed,
@@ -108,9 +113,13 @@ fn fleet(nodes: u8, options: &ScaleOptions) -> ExitCode {
         counts.deferred,
         counts.slow,
         counts.without,
-        100.0 * off.fold(0.0, f64::max),
+        100.0 * off,
+        100.0 * off_then,
         percent(fleet.out_of_order()),
         fleet.store().commands as f64 / elapsed,
+        fleet.store().marked as f64 / elapsed,
+        counts.asked,
+        fleet.store().leases,
         fleet.happened,
         begun.elapsed().as_secs_f64(),
         fleet
@@ -143,7 +152,10 @@ fn crowd_of(nodes: u8, options: &ScaleOptions) -> FleetSetup {
         arrivals: Arrivals::Within(Micros::from_secs_f64(options.within)),
         manners: base.manners,
         returns: Returns::Usual,
-        balancer: Balancer::Random,
+        balancer: match options.round_robin {
+            true => Balancer::RoundRobin,
+            false => Balancer::Random,
+        },
         delay: Micros::from_millis(1),
         apart: Micros::from_secs(10),
         spare: true,
