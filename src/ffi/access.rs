@@ -257,21 +257,37 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
         let keys = session::more_keys(&here, q);
         let (keys, starts) = (keys.all(), here.a.has(flag::STARTS));
         let asks = Asks { keys, starts };
+        let leases = arrival.patient.then(|| here.process.segment.leases());
         let (mut verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
-        if let Some(Verdict::Ask(name)) = verdict {
-            arrival.told = Some((name, ask_store(&here, &name)));
+        if let Some(Verdict::Ask(asked)) = verdict {
+            match asked {
+                Some(name) => arrival.told = Some((name, ask_store(&here, &name))),
+                None => wait_for_lease(&here, leases),
+            }
+            (arrival.patient, arrival.again) = (false, true);
             (verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
         }
         Some(told(&verdict?))
     })
 }
 
-/// Whether the ticket is still good, says the store of the fleet; waits for that as long as `NapStore` allows.
+/// How long a request waits for the store, as `NapStore` allows.
+fn patience(here: &Here<'_>) -> Duration {
+    Duration::from_millis(here.setup.store.timeout_ms().into())
+}
+
+/// Whether the ticket is still good, says the store of the fleet.
 #[cold]
 fn ask_store(here: &Here<'_>, name: &Name) -> Told {
-    let patience = Duration::from_millis(here.setup.store.timeout_ms().into());
     let child = here.alive.life().child;
-    here.process.segment.ask_store(name, child, patience)
+    (here.process.segment).ask_store(name, child, patience(here))
+}
+
+/// Until there are more places to sell than were leased before.
+#[cold]
+fn wait_for_lease(here: &Here<'_>, leases: Option<u32>) {
+    let seen = leases.unwrap_or_default();
+    here.process.segment.wait_for_lease(seen, patience(here));
 }
 
 unsafe extern "C" fn wait(

@@ -324,6 +324,32 @@ impl Segment {
         told
     }
 
+    /// Leases that have been taken so far.
+    pub fn leases(&self) -> u32 {
+        self.link().map_or(0, |link| link.leases.load(SeqCst))
+    }
+
+    /// Sleeps until there are more leases than `seen`, `patience` at most; not at all if none will come.
+    pub fn wait_for_lease(&self, seen: u32, patience: Duration) {
+        let until = self.now() + Micros(patience.as_micros() as u64);
+        let Some(link) = self.link() else { return };
+        loop {
+            let now = self.now();
+            if now >= until || self.leases() != seen || !link.is_to_be_asked(now) {
+                return;
+            }
+            futex::wait(&link.leases, seen, Duration::from_micros((until - now).0));
+        }
+    }
+
+    /// The agent has leased places.
+    pub fn places_are_leased(&self) {
+        if let Some(link) = self.link() {
+            link.leases.fetch_add(1, SeqCst);
+            futex::wake(&link.leases);
+        }
+    }
+
     /// The store's answer to a letter. False: nobody waits for it any more.
     pub fn answer_letter(&self, letter: &Letter, told: Told) -> bool {
         let heard = letter.answer(told);

@@ -300,6 +300,8 @@ impl Server {
             secondary: false,
             tickets,
             told: None,
+            patient: false,
+            again: false,
             forged: false,
             of_visit: &[],
             part: Part::Call,

@@ -132,8 +132,11 @@ impl Gates {
         while let Some((letter, name)) = self.letters.first().copied() {
             let told = self.teller.redeemed(answers)?;
             self.letters.remove(0);
-            if !segment.answer_letter(letter, told) && told == Told::Mine {
-                self.gives_back(&name);
+            let heard = segment.answer_letter(letter, told);
+            match told {
+                Told::Mine if heard => self.is_given(&name, segment.now()),
+                Told::Mine => self.gives_back(&name),
+                _ => {}
             }
         }
         let mut heard = Vec::with_capacity(self.said.len());
@@ -148,6 +151,7 @@ impl Gates {
                 .told(answers, &who, &terms, batch, store.connections)?;
             heard.push((*index, told));
         }
+        let leased = heard.iter().any(|(_, told)| told.answer.lease.is_some());
         let (sharing, was_away) = (self.sharing(segment), self.was_away);
         let link = segment.link();
         segment.locked(|tables| {
@@ -172,6 +176,9 @@ impl Gates {
                 }
             }
         });
+        if leased {
+            segment.places_are_leased();
+        }
         self.rung |= self.all.iter().flatten().any(|at| at.agent.is_urgent());
         Ok(())
     }
@@ -289,6 +296,13 @@ impl Gates {
         stake.spare = self.spare.into();
         if let Some(at) = at {
             at.kept = kept(gate);
+        }
+    }
+
+    fn is_given(&mut self, name: &Name, now: Micros) {
+        let mut all = self.all.iter_mut().flatten();
+        if let Some(at) = all.find(|at| at.number == name.gate) {
+            at.agent.is_given(name, now + at.kept);
         }
     }
 

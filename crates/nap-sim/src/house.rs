@@ -108,6 +108,8 @@ pub fn arrival(owner: Owner, tickets: &[Ticket]) -> Arrival<'_> {
         secondary: false,
         tickets,
         told: None,
+        patient: false,
+        again: false,
         forged: false,
         of_visit: &[],
         part: Part::Call,

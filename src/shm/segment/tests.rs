@@ -50,6 +50,8 @@ fn a_permit_claimed_for_a_waiter_under_a_death_is_not_lost() {
             secondary: false,
             tickets: &[],
             told: None,
+            patient: false,
+            again: false,
             forged: false,
             of_visit: &[],
             part: Part::Beside,

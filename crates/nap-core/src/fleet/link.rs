@@ -118,6 +118,9 @@ pub struct Link {
     pub epoch: AtomicU64,
     /// Rung by children when there is something for the agent to do at once; it sleeps on this.
     pub bell: AtomicU32,
+    /// Leases that have been taken; who waits for one sleeps on this.
+    pub leases: AtomicU32,
+    _pad: u32,
     /// Letters in a row that had no answer in time.
     unanswered: AtomicU32,
     /// Inside time of the last of them, microseconds.

@@ -33,6 +33,10 @@ pub struct Arrival<'a> {
     pub of_visit: &'a [Ticket],
     /// What the store has said of a ticket that it brings, where it was asked.
     pub told: Option<(Name, Told)>,
+    /// It may wait for the store a moment, so that it can be sold a ticket.
+    pub patient: bool,
+    /// It has entered before, and has waited for the store.
+    pub again: bool,
     /// It carried something that claimed to be a ticket and was not genuine.
     pub forged: bool,
     /// What it is to the visit: this tells whether it is sold a ticket, and which it may use.

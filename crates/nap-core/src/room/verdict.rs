@@ -15,9 +15,9 @@ pub enum Verdict {
     Wait(Seat),
     /// Next Wait.
     Refuse(Box<Refusal>),
-    /// In a fleet: for this access its ticket decides, and the store is to be asked whether it is still good. Then it enters
-    /// again, and [`told`](super::gate::GateView::told) says what the answer was.
-    Ask(Name),
+    /// In a fleet: the store is to be waited for, and then it enters [again](super::arrival::Arrival::again). Some: for this
+    /// access its ticket decides, and the store says whether it is still good. None: places to sell are on their way.
+    Ask(Option<Name>),
 }
 
 /// Where an access waits.

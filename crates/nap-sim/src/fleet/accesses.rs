@@ -72,7 +72,8 @@ impl Fleet {
         let verdict = verdict.expect("a lock is always to be had here");
         let node = access.node;
         match verdict {
-            Verdict::Ask(name) => self.asks(id, access, name),
+            Verdict::Ask(Some(name)) => self.asks(id, access, name),
+            Verdict::Ask(None) => unreachable!("nobody is patient here"),
             Verdict::Run(_) => {
                 // Only where its ticket decided it has run for that.
                 if let (Some(ticket), Some(_)) = (redeemed, access.told) {
@@ -356,6 +357,7 @@ impl Fleet {
             parking: Parking::Nobody,
             left: 0,
             told: access.told,
+            again: access.told.is_some(),
             waited: self.now.min(access.came) - access.request.sent,
             client: client.address,
             client_hash: client.hash,

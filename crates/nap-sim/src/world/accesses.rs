@@ -287,6 +287,8 @@ impl World {
             secondary: false,
             tickets: &request.tickets,
             told: None,
+            patient: false,
+            again: false,
             forged: request.forged,
             of_visit: &[],
             part: match request.sell {

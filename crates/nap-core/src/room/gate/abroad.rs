@@ -228,6 +228,12 @@ impl GateView<'_> {
         }
     }
 
+    /// Are places on their way that this access can be sold one of?
+    pub(super) fn waits_for_places(&self, arrival: &Arrival<'_>) -> bool {
+        let stake = self.abroad.as_ref().map(|abroad| &*abroad.stake);
+        arrival.patient && stake.is_some_and(|stake| stake.leased != 0 && stake.starved != 0)
+    }
+
     /// What the store has said counts from now on.
     pub(super) fn heed(&mut self) {
         let Some((name, Told::Used)) = self.told else {
@@ -252,7 +258,7 @@ impl GateView<'_> {
         let ticket = ticket.filter(|_| matches!(standing, Standing::Prime | Standing::Tail))?;
         let name = Name::of(&ticket);
         match self.told {
-            None => Some(Verdict::Ask(name)),
+            None => Some(Verdict::Ask(Some(name))),
             Some((told, Told::Waits)) if told == name => {
                 let mut verdict = self.refuse_with_own(Some(ticket), Reason::Full, arrival);
                 if let Verdict::Refuse(refusal) = &mut verdict {

@@ -26,7 +26,7 @@ impl GateView<'_> {
     /// An access asks to come in.
     pub fn enter(&mut self, arrival: &Arrival<'_>) -> Verdict {
         self.tick();
-        if self.told.is_none() {
+        if !arrival.again {
             self.gate.sale_rate.came(self.now);
         }
         self.heed();
@@ -39,7 +39,7 @@ impl GateView<'_> {
             };
         }
         let live = ticket.filter(|_| standing >= Standing::Early);
-        if live.is_none() && self.told.is_none() {
+        if live.is_none() && !arrival.again {
             self.gate.sale_rate.newcomer();
         }
         let mode = self.mode();

@@ -26,19 +26,25 @@ impl GateView<'_> {
         let cap = self.cap();
         let wide = cap.saturating_mul(8);
         let [narrow, wider] = arrival.client_hash;
-        self.gate.slot_shares.asked(arrival.client_hash, self.now);
+        if !arrival.again {
+            self.gate.slot_shares.asked(arrival.client_hash, self.now);
+        }
         if self.clients.live(narrow, self.now) >= cap || self.clients.live(wider, self.now) >= wide
         {
             return self.refuse(Reason::Cap, None, self.spread(arrival));
         }
         match self.sell(Sale::Newcomer, arrival) {
             Some(ticket) => self.refuse_with(reason, Some(ticket), arrival),
+            None if self.waits_for_places(arrival) => Verdict::Ask(None),
             None => self.refuse(Reason::SoldOut, None, self.untold(arrival)),
         }
     }
 
     pub(super) fn rebook(&mut self, old: Ticket, reason: Reason, arrival: &Arrival<'_>) -> Verdict {
         let Some(mut ticket) = self.sell(Sale::Rebooked, arrival) else {
+            if self.waits_for_places(arrival) {
+                return Verdict::Ask(None);
+            }
             return self.refuse(Reason::SoldOut, Some(old), self.untold(arrival));
         };
         if self.now >= old.end {
