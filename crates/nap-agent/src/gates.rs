@@ -17,7 +17,7 @@ use nap_core::fleet::notes::Event;
 use nap_core::micros::Micros;
 use nap_core::room::Tables;
 use nap_core::room::gate::{Gate, GateView, PAGE};
-use nap_core::room::gate_agent::{GateAgent, Sharing};
+use nap_core::room::gate_agent::{GateAgent, Sharing, shared_limit};
 
 use crate::commands::{Answers, Commands};
 use crate::line::Failure;
@@ -47,6 +47,8 @@ struct At {
     flight: Option<Batch>,
     /// How long the store keeps a mark.
     kept: Micros,
+    /// c of the fleet, if it is shared.
+    limit: Option<u32>,
     /// Answers since the store was away.
     heard: u32,
 }
@@ -171,6 +173,10 @@ impl Gates {
                 }
                 link.into_iter()
                     .for_each(|link| count(link, told, tables.epoch));
+                let sharing = Sharing {
+                    limit: at.limit,
+                    ..sharing
+                };
                 if let Some(mut view) = view(tables, *index) {
                     at.agent.hears(&mut view, &told.answer, &sharing, first);
                 }
@@ -260,9 +266,17 @@ impl Gates {
             };
             let agent = &mut at.agent;
             agent.take_notes(&mut view, sharing);
-            if at.flight.is_none() && (beats || has_news(agent, &view, sharing)) {
+            if at.flight.is_some() {
+                continue;
+            }
+            at.limit = shared_limit(&view);
+            let sharing = Sharing {
+                limit: at.limit,
+                ..*sharing
+            };
+            if beats || has_news(agent, &view, &sharing) {
                 let arrivals = arrivals(&view);
-                at.flight = Some(agent.next(&mut view, sharing, arrivals));
+                at.flight = Some(agent.next(&mut view, &sharing, arrivals));
             }
         }
     }
@@ -317,7 +331,7 @@ impl Gates {
         Terms {
             gate: at.number,
             kept: at.kept,
-            limit: None,
+            limit: at.limit,
             forget: self.forget,
             run: store.run,
         }
