@@ -4,5 +4,7 @@ mod chaos;
 mod life;
 mod node;
 mod reference;
+mod room;
 mod store;
+mod tickets;
 mod trouble;
