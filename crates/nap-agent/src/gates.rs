@@ -192,7 +192,8 @@ impl Gates {
     /// All gates have told again what the store may have forgotten while it was away: how many marks, and how many of them
     /// were another's. None: not yet.
     pub fn is_back(&mut self) -> Option<[u64; 2]> {
-        let told = self.all.iter().flatten().all(|at| at.heard >= 2);
+        let told = |at: &At| at.heard >= 2 && !at.agent.is_urgent();
+        let told = self.all.iter().flatten().all(told);
         self.was_away &= !told;
         told.then(|| std::mem::take(&mut self.replayed))
     }

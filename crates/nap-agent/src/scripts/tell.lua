@@ -48,6 +48,8 @@ local agent, number, noticed = string.match(redis.call('HGET', KEYS[2], me) or '
 if agent ~= ARGV[3] then number, noticed = '0', '0' end
 if tonumber(number) < tonumber(ARGV[4]) then
   number = ARGV[4]
+  -- First of all: if something below fails it is not carried out again, and nothing is counted twice.
+  redis.call('HSET', KEYS[2], me, ARGV[3] .. ':' .. number .. ':0')
   -- The last answer has arrived.
   if noticed ~= '0' then redis.call('LTRIM', KEYS[4], noticed, -1) end
   local claims = 12 + tonumber(ARGV[12])

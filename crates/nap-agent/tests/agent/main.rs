@@ -5,6 +5,7 @@ mod life;
 mod node;
 mod reference;
 mod room;
+mod scripts;
 mod store;
 mod tickets;
 mod trouble;

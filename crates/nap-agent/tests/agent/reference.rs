@@ -2,6 +2,7 @@
 
 use mod_nap::agent::Auth;
 use nap_agent::commands::Commands;
+use nap_agent::line::Failure;
 use nap_agent::store;
 use nap_agent::telling::{Heard, Speaker, Teller, Terms};
 use nap_core::fleet::address::Address;
@@ -76,13 +77,24 @@ impl Real {
 
     /// A node speaks.
     pub fn carry_out(&mut self, who: &Speaker, limit: Option<u32>, batch: &Batch) -> Heard {
+        let heard = self.try_to_carry_out(who, limit, batch);
+        heard.expect("an answer")
+    }
+
+    /// The same, if it can.
+    pub fn try_to_carry_out(
+        &mut self,
+        who: &Speaker,
+        limit: Option<u32>,
+        batch: &Batch,
+    ) -> Result<Heard, Failure> {
         let run = format!("run {}", self.run);
         let terms = self.terms(&run, limit);
         let mut commands = Commands::default();
         self.teller.tell(&mut commands, who, &terms, batch);
         let mut answers = self.store.ask(&commands).expect("it answers");
         let heard = self.teller.told(&mut answers, who, &terms, batch, self.run);
-        heard.expect("an answer")
+        heard
     }
 }
 

@@ -21,6 +21,8 @@ use crate::nap::ticket_states::State;
 
 /// How often a node asks for the others.
 pub const EXCHANGE: Micros = Micros::from_secs(1);
+/// Marks of one message: more would keep the store from others for milliseconds.
+const MARKS: usize = 1000;
 
 /// What is to be told at once is told together with what else has happened in this time since the last message. Nobody
 /// waits for it: who wants to know whether a ticket is still good asks by itself.
@@ -194,10 +196,7 @@ impl GateAgent {
         let last = self.leases.values().next_back().copied();
         Batch {
             seq: self.seq,
-            tales: {
-                self.urgent = false;
-                std::mem::take(&mut self.tales)
-            },
+            tales: self.first_tales(),
             beat: GateBeat {
                 arrivals,
                 out: view.permits.outstanding(),
@@ -215,6 +214,17 @@ impl GateAgent {
             lease,
             asks,
         }
+    }
+
+    /// What has to be told, but no more marks than a message may have.
+    fn first_tales(&mut self) -> Vec<Tale> {
+        let many = self.tales.iter().scan(0, |all, tale| {
+            *all += usize::from(marks(tale));
+            (*all <= MARKS).then_some(())
+        });
+        let rest = self.tales.split_off(many.count());
+        self.urgent = rest.iter().any(marks);
+        std::mem::replace(&mut self.tales, rest)
     }
 
     /// Gives back what is idle. How many more it asks for.
@@ -350,6 +360,7 @@ impl GateAgent {
             more: false,
         });
         let mut all: Vec<Tale> = marks.collect();
+        self.urgent |= !all.is_empty();
         all.append(&mut self.tales);
         self.tales = all;
     }
@@ -432,6 +443,11 @@ impl GateAgent {
             }
         }
     }
+}
+
+/// Does it change a ticket's mark, and not only claims?
+fn marks(tale: &Tale) -> bool {
+    !matches!(tale.event, Some(Event::Sold) | None)
 }
 
 /// L, X and the length of a window in seconds, as the gate sees them now.
