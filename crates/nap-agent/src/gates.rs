@@ -9,7 +9,7 @@ use mod_nap::agent::Brief;
 use mod_nap::shm::clock;
 use mod_nap::shm::segment::Segment;
 use nap_core::fleet::claims::WHOLE;
-use nap_core::fleet::exchange::Batch;
+use nap_core::fleet::exchange::{Answer, Batch, Notice};
 use nap_core::fleet::guests::{Name, Told};
 use nap_core::fleet::letters::Letter;
 use nap_core::fleet::link::Link;
@@ -51,6 +51,8 @@ struct At {
     limit: Option<u32>,
     /// Answers since the store was away.
     heard: u32,
+    /// It has told all that was used before there was this agent; some of it may have been used elsewhere.
+    begun: bool,
 }
 
 /// All of this node's, and the letters on their way.
@@ -166,13 +168,14 @@ impl Gates {
                 };
                 at.heard += 1;
                 let first = was_away && at.heard == 1;
+                let twice = if at.begun { told.twice } else { 0 };
                 if was_away {
                     let marks = batch.tales.iter().filter(|tale| is_mark(tale.event));
                     self.replayed[0] += marks.count() as u64;
-                    self.replayed[1] += told.twice;
+                    self.replayed[1] += twice;
                 }
                 link.into_iter()
-                    .for_each(|link| count(link, told, tables.epoch));
+                    .for_each(|link| count(link, &told.answer, twice, tables.epoch));
                 let sharing = Sharing {
                     limit: at.limit,
                     ..sharing
@@ -180,6 +183,7 @@ impl Gates {
                 if let Some(mut view) = view(tables, *index) {
                     at.agent.hears(&mut view, &told.answer, &sharing, first);
                 }
+                at.begun |= !at.agent.is_urgent();
             }
         });
         if leased {
@@ -261,11 +265,14 @@ impl Gates {
         let gates = tables.gates.len();
         self.all.resize_with(gates, || None);
         for index in 0..gates {
-            self.seat(tables, index);
+            let follows = self.seat(tables, index);
             let Some((at, mut view)) = self.all[index].as_mut().zip(view(tables, index)) else {
                 continue;
             };
             let agent = &mut at.agent;
+            if follows {
+                agent.begins(&view);
+            }
             agent.take_notes(&mut view, sharing);
             if at.flight.is_some() {
                 continue;
@@ -282,11 +289,11 @@ impl Gates {
         }
     }
 
-    /// Whether this gate is in the fleet, and what has changed about it.
-    fn seat(&mut self, tables: &mut Tables<'_>, index: usize) {
+    /// Whether this gate is in the fleet, and what has changed about it. True: it is this agent's from now on.
+    fn seat(&mut self, tables: &mut Tables<'_>, index: usize) -> bool {
         let (gate, at) = (&tables.gates[index], &mut self.all[index]);
         let Some(stake) = tables.stakes.get_mut(index) else {
-            return;
+            return false;
         };
         let room = tables.rooms.get(gate.room as usize);
         // With sessions it is a member's own server that knows him.
@@ -296,10 +303,11 @@ impl Gates {
             if stake.nodes != 0 {
                 stake.leave();
             }
-            return;
+            return false;
         }
         let number = gate.number();
-        if at.as_ref().is_none_or(|at| at.number != number) {
+        let begins = at.as_ref().is_none_or(|at| at.number != number);
+        if begins {
             *at = Some(At {
                 number,
                 ..At::default()
@@ -312,6 +320,7 @@ impl Gates {
         if let Some(at) = at {
             at.kept = kept(gate);
         }
+        begins
     }
 
     fn is_given(&mut self, name: &Name, now: Micros) {
@@ -391,15 +400,11 @@ fn is_mark(event: Option<Event>) -> bool {
     matches!(event, Some(Event::Waits | Event::Runs))
 }
 
-fn count(link: &Link, told: &crate::telling::Heard, epoch: u64) {
-    let answer = &told.answer;
-    let own = answer
-        .notices
-        .iter()
-        .filter(|notice| notice.redeemed && notice.name.epoch == epoch);
-    link.redeemed_elsewhere
-        .fetch_add(own.count() as u64, Relaxed);
-    link.redeemed_twice.fetch_add(told.twice, Relaxed);
+fn count(link: &Link, answer: &Answer, twice: u64, epoch: u64) {
+    let own = |notice: &&Notice| notice.redeemed && notice.name.epoch == epoch;
+    let elsewhere = answer.notices.iter().filter(own).count();
+    link.redeemed_elsewhere.fetch_add(elsewhere as u64, Relaxed);
+    link.redeemed_twice.fetch_add(twice, Relaxed);
     let leased = answer.lease.map_or(0, |lease| lease.places);
     link.leased_places.fetch_add(leased.into(), Relaxed);
 }

@@ -93,8 +93,7 @@ impl Real {
         let mut commands = Commands::default();
         self.teller.tell(&mut commands, who, &terms, batch);
         let mut answers = self.store.ask(&commands).expect("it answers");
-        let heard = self.teller.told(&mut answers, who, &terms, batch, self.run);
-        heard
+        self.teller.told(&mut answers, who, &terms, batch, self.run)
     }
 }
 

@@ -140,6 +140,47 @@ fn an_outage_leaves_each_node_its_own_slots_and_all_marks_are_told_afterwards() 
 }
 
 #[test]
+fn an_agent_that_is_started_anew_tells_what_its_node_has_used() {
+    let mut store = Store::start();
+    let [mut seller, mut other] = two(&store);
+    let tickets = [seller.sells(), seller.sells()];
+    let names = tickets.each_ref().map(Name::of);
+    let verdict = other.comes(&tickets[..1], Some((names[0], Told::Mine)));
+    assert!(matches!(verdict, Verdict::Run(_)), "{verdict:?}");
+    // What was used of own tickets, their bits say.
+    let used = seller.at_gate(|view| view.redeemed_elsewhere(names[1].slot, names[1].index));
+    assert!(used);
+    store.kill();
+    for room in [&mut seller, &mut other] {
+        room.node.kill();
+    }
+    store.start_again();
+    for room in [&mut seller, &mut other] {
+        room.node.start();
+        room.node.wait_until_joined();
+    }
+    for (name, by) in names.iter().zip([&other, &seller]) {
+        let Name {
+            epoch,
+            node,
+            gate,
+            slot,
+            index,
+        } = name;
+        let key = format!("nap:{{nap}}:u:{gate:08x}:{node}:{epoch:x}:{slot}");
+        let by = format!("{}:{:x}", by.node.number(), by.node.segment.head().epoch);
+        wait_until("its mark is there again", PATIENCE, || {
+            store
+                .ask(&["HGET", &key, &index.to_string()])
+                .starts_with(&by)
+        });
+    }
+    for room in [&seller, &other] {
+        assert_eq!(room.node.link().redeemed_twice.load(Relaxed), 0);
+    }
+}
+
+#[test]
 fn a_store_that_is_emptied_learns_all_claims_again() {
     let store = Store::start();
     let [seller, other] = two(&store);

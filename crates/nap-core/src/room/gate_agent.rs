@@ -23,6 +23,8 @@ use crate::nap::ticket_states::State;
 pub const EXCHANGE: Micros = Micros::from_secs(1);
 /// Marks of one message: more would keep the store from others for milliseconds.
 const MARKS: usize = 1000;
+/// Tales that are kept while the store is away, about 10 MB.
+const TALES: usize = 100_000;
 
 /// What is to be told at once is told together with what else has happened in this time since the last message. Nobody
 /// waits for it: who wants to know whether a ticket is still good asks by itself.
@@ -68,6 +70,8 @@ pub struct GateAgent {
     /// Marks that this node has made, and until when each counts: told again to a store that may have forgotten.
     marks: BTreeMap<Name, (Use, Micros)>,
     seq: u64,
+    /// Notes that were lost, when it looked last.
+    lost: Option<u64>,
     exchanged: Micros,
     /// The store's epoch and run when it was heard last.
     met: Option<(u64, u64)>,
@@ -116,12 +120,37 @@ impl GateAgent {
         self.sold * 2 >= self.stocked || stake.starved != 0
     }
 
+    /// It follows another agent, or notes were lost: the store is told of all tickets that were used here, as far as the
+    /// gate knows. Some may have been used elsewhere, and are found to be then.
+    pub fn begins(&mut self, view: &GateView<'_>) {
+        let Some(abroad) = &view.abroad else { return };
+        let gate = &*view.gate;
+        let until = view.now + gate.terms.lifetime;
+        let own = gate.slots.sold_places().filter_map(|(slot, index)| {
+            let position = gate.slots.position(slot.seq, index)?;
+            let used = match gate.states.state(position) {
+                State::Sold | State::Called => return None,
+                State::Waiting => Use::Waits,
+                State::Used => Use::Used,
+            };
+            Some((own_name(view, slot.seq, index), used))
+        });
+        let guests = abroad.guests.used(view.now);
+        let guests = guests.filter(|(name, _)| name.gate == gate.number());
+        let used = own.chain(guests).map(|(name, used)| (name, (used, until)));
+        self.marks.extend(used);
+        self.tells_marks();
+    }
+
     /// Takes what the gate has noted.
     pub fn take_notes(&mut self, view: &mut GateView<'_>, sharing: &Sharing) {
         let lifetime = view.gate.terms.lifetime;
         let Some(abroad) = &mut view.abroad else {
             return;
         };
+        let lost = abroad.stake.notes.lost;
+        let before = self.lost.replace(lost);
+        let forgot = before.is_some_and(|before| before != lost);
         while let Some(note) = abroad.stake.notes.take() {
             let Some(event) = note.event() else { continue };
             let window = (note.from < note.to)
@@ -150,6 +179,22 @@ impl GateAgent {
                 window,
                 more: matches!(event, Event::Sold | Event::Left),
             });
+        }
+        if forgot {
+            self.begins(view);
+        }
+        if self.tales.len() > TALES {
+            self.keeps_claims(sharing.outside(view.now));
+        }
+    }
+
+    /// There are too many tales, as the store has been away for long. Marks are told again when it is back; claims of
+    /// windows that are over are nobody's any more.
+    fn keeps_claims(&mut self, now: Micros) {
+        self.tales
+            .retain(|tale| tale.window.is_some_and(|(_, to)| to > now));
+        if self.tales.len() > TALES / 2 {
+            self.tales.clear();
         }
     }
 
@@ -373,20 +418,13 @@ impl GateAgent {
         }
         self.tells_marks();
         let gate = &*view.gate;
-        let (epoch, node, number) = (view.epoch, view.node, gate.number());
         let unredeemed = gate.slots.sold_places().filter_map(|(slot, index)| {
             let position = gate.slots.position(slot.seq, index)?;
             let good = matches!(gate.states.state(position), State::Sold | State::Called);
             let start = slot.start_of(index);
             let (from, to) = window_of(start, start + slot.prime(), slot.bound());
             good.then(|| Tale {
-                name: Name {
-                    epoch,
-                    node,
-                    gate: number,
-                    slot: slot.seq,
-                    index,
-                },
+                name: own_name(view, slot.seq, index),
                 event: None,
                 window: Some((sharing.outside(from), sharing.outside(to))),
                 more: true,
@@ -442,6 +480,16 @@ impl GateAgent {
                 stake.all.count(from, to, tale.more);
             }
         }
+    }
+}
+
+fn own_name(view: &GateView<'_>, slot: u32, index: u32) -> Name {
+    Name {
+        epoch: view.epoch,
+        node: view.node,
+        gate: view.gate.number(),
+        slot,
+        index,
     }
 }
 
