@@ -187,6 +187,13 @@ impl Agent {
             // A node that did not say goodbye is silent after three seconds.
             let mut commands = Commands::default();
             store.beat(&saying, &mut commands);
+            let there = gates::Store {
+                node: saying.node,
+                run: &self.run,
+                connections: self.connections,
+            };
+            self.gates
+                .says_goodbye(&self.segment, &there, &mut commands);
             let _ = store.ask(&commands);
         }
         if self
@@ -221,19 +228,19 @@ impl Agent {
         if open && matches!(&done, Err(failure) if failure.trouble == Trouble::Closed) {
             done = self.exchange(now, due);
         }
-        let again = match done {
-            Ok(again) => again,
-            Err(failure) => {
-                self.failed(&failure);
-                false
-            }
-        };
         let now = self.segment.now();
         self.link.agent_seen.store(now.0, Relaxed);
-        match self.gates.due() {
-            _ if again => now,
-            Some(due) => due.min(self.times.beat),
-            None => self.times.beat,
+        let due = self
+            .gates
+            .due()
+            .map_or(self.times.beat, |due| due.min(self.times.beat));
+        match done {
+            Ok(true) => now,
+            Ok(false) => due,
+            Err(failure) => {
+                self.failed(&failure);
+                self.times.beat
+            }
         }
     }
 

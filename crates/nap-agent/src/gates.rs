@@ -17,13 +17,13 @@ use nap_core::fleet::notes::Event;
 use nap_core::micros::Micros;
 use nap_core::room::Tables;
 use nap_core::room::gate::{Gate, GateView, PAGE};
-use nap_core::room::gate_agent::{GateAgent, Sharing, shared_limit};
+use nap_core::room::gate_agent::{GateAgent, PAUSE, Sharing, shared_limit};
 
 use crate::commands::{Answers, Commands};
 use crate::line::Failure;
 use crate::telling::{Speaker, Teller, Terms};
 
-/// Between two messages that no beat asks for: what happens meanwhile is told together.
+/// Between two looks at the gates that no beat asks for.
 const GAP: Micros = Micros::from_millis(5);
 
 /// The store as it is now.
@@ -45,6 +45,8 @@ struct At {
     agent: GateAgent,
     /// What has not been answered yet.
     flight: Option<Batch>,
+    /// When it spoke last, inside time.
+    spoke: Micros,
     /// How long the store keeps a mark.
     kept: Micros,
     /// c of the fleet, if it is shared.
@@ -189,7 +191,6 @@ impl Gates {
         if leased {
             segment.places_are_leased();
         }
-        self.rung |= self.all.iter().flatten().any(|at| at.agent.is_urgent());
         Ok(())
     }
 
@@ -243,9 +244,27 @@ impl Gates {
         segment.locked(|tables| tables.leave_fleet());
     }
 
+    /// The node ends: rights that nobody uses go back with the last words.
+    pub fn says_goodbye(&mut self, segment: &Segment, store: &Store<'_>, to: &mut Commands) {
+        segment.locked(|tables| {
+            for (index, at) in self.all.iter().enumerate() {
+                let shares = at.as_ref().is_some_and(|at| at.limit.is_some());
+                if let Some(view) = view(tables, index).filter(|_| shares) {
+                    view.permits.set_rights(view.permits.running());
+                }
+            }
+        });
+        if !self.all.is_empty() {
+            self.says(segment, store, true, to);
+        }
+    }
+
     /// When gates are to be looked at again before the next beat.
     pub fn due(&self) -> Option<Micros> {
-        self.rung.then(|| self.looked + GAP)
+        let urgent = self.all.iter().flatten().filter(|at| at.agent.is_urgent());
+        let urgent = urgent.map(|at| at.spoke + PAUSE).min();
+        let rung = self.rung.then(|| self.looked + GAP);
+        rung.into_iter().chain(urgent).min()
     }
 
     /// New letters. None is on its way: one that still seems to be was another agent's.
@@ -282,7 +301,9 @@ impl Gates {
                 limit: at.limit,
                 ..*sharing
             };
-            if beats || has_news(agent, &view, &sharing) {
+            let urgent = agent.is_urgent() && view.now - at.spoke >= PAUSE;
+            if beats || urgent || has_a_wish(agent, &view, &sharing) {
+                at.spoke = view.now;
                 let arrivals = arrivals(&view);
                 at.flight = Some(agent.next(&mut view, &sharing, arrivals));
             }
@@ -368,12 +389,11 @@ fn view<'a>(tables: &'a mut Tables<'_>, index: usize) -> Option<GateView<'a>> {
     tables.gate(u32::try_from(index).ok()?)
 }
 
-/// Does it have something to say before the next beat?
-fn has_news(agent: &GateAgent, view: &GateView<'_>, sharing: &Sharing) -> bool {
+/// Does it want places or rights before the next beat?
+fn has_a_wish(agent: &GateAgent, view: &GateView<'_>, sharing: &Sharing) -> bool {
     let stake = view.abroad.as_ref().map(|abroad| &*abroad.stake);
     let (running, waiting) = (view.permits.running(), view.permits.waiting());
-    agent.is_urgent()
-        || sharing.leased && stake.is_some_and(|stake| agent.is_low(stake))
+    sharing.leased && stake.is_some_and(|stake| agent.is_low(stake))
         || sharing.limit.is_some() && agent.wants_rights(running, waiting)
 }
 

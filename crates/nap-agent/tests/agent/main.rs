@@ -4,6 +4,7 @@ mod chaos;
 mod life;
 mod node;
 mod reference;
+mod rights;
 mod room;
 mod scripts;
 mod store;

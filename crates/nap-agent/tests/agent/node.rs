@@ -53,6 +53,7 @@ impl Node {
             store: store.into(),
             fleet: "nap".into(),
             timeout: 20,
+            forget: 30_000,
             node: name.into(),
             host: format!("host-of-{name}"),
             keys: vec![KeyMark { id: 3, mark: 33 }],

@@ -53,7 +53,6 @@ impl Room {
     /// Its agent has not been started.
     pub fn new(name: &str, store: &str, shared: Option<u32>) -> Room {
         let mut node = Node::new(name, store);
-        node.brief.forget = 30_000;
         node.brief.spare = true;
         let segment = node.segment;
         segment.set_workers(Workers {
