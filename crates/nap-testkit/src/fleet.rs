@@ -7,12 +7,13 @@
 use super::cut::Cut;
 use super::haproxy::HaProxy;
 use super::store::Store;
-use super::{Builder, Httpd, crowd, made, wait_until};
+use super::{Builder, Counter, Httpd, crowd, made, open_to_children, wait_until};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
@@ -86,6 +87,9 @@ impl FleetBuilder {
         let agent = folder.join("nap-agent");
         // The children's user may not see our own folder.
         fs::copy(made::file("release/nap-agent"), &agent).expect("the temp directory takes a file");
+        let counter = folder.join("counter");
+        fs::write(&counter, "").expect("the temp directory takes a file");
+        open_to_children(&counter, 0o666);
         let needs_one = self.store.is_none() && !self.apart;
         let store = needs_one.then(|| Store::with(&["--maxmemory-policy", "noeviction"]));
         let mut cuts = Vec::new();
@@ -105,13 +109,14 @@ impl FleetBuilder {
                     name(n)
                 )
             });
-            let own = format!("NapTicketKey {{root}}/keys\n{store}");
+            let counter = counter.display();
+            let own = format!("NapTicketKey {{root}}/keys\n{store}SetEnv COUNTER_FILE {counter}");
             let node = self.node.clone().secret("keys", KEYS).config(&own);
             node.start()
         });
         let nodes: Vec<Httpd> = nodes.collect();
         let ports = nodes.iter().map(Httpd::port);
-        let text = balancing(self.balance, ports, &self.weights);
+        let text = balancing(self.balance, ports, &self.weights, &folder);
         let fleet = Fleet {
             balancer: HaProxy::start(&folder.join("haproxy.cfg"), &text),
             nodes,
@@ -213,6 +218,24 @@ impl Fleet {
         self.nodes[n].start_again();
     }
 
+    /// HAProxy sends this much to each from now on.
+    pub fn weigh(&self, weights: &[u32]) {
+        for (n, weight) in weights.iter().enumerate() {
+            let mut admin =
+                UnixStream::connect(self.folder.join("admin")).expect("HAProxy listens");
+            let command = format!("set weight nodes/{} {weight}\n", name(n));
+            let mut said = String::new();
+            admin.write_all(command.as_bytes()).expect("HAProxy reads");
+            admin.read_to_string(&mut said).expect("HAProxy answers");
+            assert_eq!(said.trim(), "", "{command}");
+        }
+    }
+
+    /// The counts of the counting CGI program `/counter`, over all nodes.
+    pub fn counter(&self) -> Counter {
+        Counter::ask(&self.node(0).root, &self.folder.join("counter"), "report")
+    }
+
     /// Allows error-log lines that contain `part` at each node, for a test that causes them on the way.
     pub fn expect_log(&mut self, part: &str, reason: &'static str) {
         for node in &mut self.nodes {
@@ -292,13 +315,20 @@ impl Drop for Fleet {
 }
 
 /// HAProxy's configuration, as docs/fleet.md has it.
-fn balancing(way: &str, ports: impl Iterator<Item = u16>, weights: &[u32]) -> String {
+fn balancing(
+    way: &str,
+    ports: impl Iterator<Item = u16>,
+    weights: &[u32],
+    folder: &Path,
+) -> String {
+    let admin = folder.join("admin");
     let mut text = format!(
-        "global\n  maxconn 8192\n\
+        "global\n  maxconn 8192\n  stats socket {} level admin\n\
          defaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  timeout server 60s\n  \
          option redispatch\n  retry-on conn-failure\n  option forwardfor\n\
          frontend crowd\n  bind 127.0.0.1:{{port}} backlog 4096\n  default_backend nodes\n\
-         backend nodes\n  balance {way}\n  http-response set-header {NODE} %s\n"
+         backend nodes\n  balance {way}\n  http-response set-header {NODE} %s\n",
+        admin.display()
     );
     for (n, port) in ports.enumerate() {
         let weight = weights.get(n).copied().unwrap_or(1);
@@ -316,7 +346,6 @@ fn folder() -> PathBuf {
     let n = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("nap-fleet-{}-{n}", std::process::id()));
     fs::create_dir_all(&folder).expect("the temp directory takes a directory");
-    let open = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(&folder, open).expect("our own directory");
+    open_to_children(&folder, 0o755);
     folder
 }

@@ -314,23 +314,12 @@ impl Httpd {
 
     /// The counts of the counting CGI program `/counter`, read from its file and not from the server.
     pub fn counter(&self) -> Counter {
-        let output = Command::new(self.root.join("cgi-bin/counter"))
-            .arg("report")
-            .env("COUNTER_FILE", self.root.join("data/counter"))
-            .output()
-            .expect("the counter runs");
-        serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)))
+        Counter::ask(&self.root, &self.root.join("data/counter"), "report")
     }
 
     /// Resets the counter's maximum to the number of present runs.
     pub fn forget_counter_max(&self) {
-        let status = Command::new(self.root.join("cgi-bin/counter"))
-            .arg("forget")
-            .env("COUNTER_FILE", self.root.join("data/counter"))
-            .stdout(Stdio::null())
-            .status();
-        assert!(status.expect("the counter runs").success());
+        Counter::ask(&self.root, &self.root.join("data/counter"), "forget");
     }
 
     /// What `/nap-info` says of the module's first room ([`Builder::info`]).

@@ -1,0 +1,92 @@
+//! A limit that all nodes share holds whoever comes where, and whatever is killed.
+
+use crate::crowd::{assert_all_kept, figure};
+use nap_testkit::fleet::{Fleet, FleetBuilder};
+use nap_testkit::{long, wait_until};
+use std::thread::sleep;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Of all nodes together.
+const LIMIT: u64 = 6;
+
+const ROOM: &str = "
+<NapRoom shop>
+NapRunReady 6 shared
+NapWaitMax 2s
+</NapRoom>
+<Location /counter>
+NapUse shop
+</Location>
+";
+
+const PAGE: &str = "/counter?ms=50";
+
+/// The balancer likes one node best, and another one every now and then.
+const LIKES: [[u32; 3]; 3] = [[80, 10, 10], [10, 80, 10], [10, 10, 80]];
+
+fn shop() -> FleetBuilder {
+    Fleet::builder(3).node(|node| {
+        let node = node.config(ROOM);
+        node.expect_log(
+            "[nap:warn]",
+            "the room tells of settings that are too small",
+        )
+    })
+}
+
+/// Newcomers, more than the limit serves: options of nap-load.
+fn stream(seconds: &str) -> Vec<&str> {
+    let options = "--get --bound 2s --again 5s --stop 400s --open 150 --duration";
+    options.split(' ').chain([seconds]).collect()
+}
+
+/// Never more at once, and as many as that.
+fn assert_limit_holds(fleet: &Fleet) {
+    let counted = fleet.counter();
+    assert_eq!(counted.max, LIMIT, "{counted:?}");
+    assert_eq!(counted.running, 0, "{counted:?}");
+}
+
+#[test]
+fn no_more_run_at_once_than_all_nodes_together_may() {
+    let fleet = shop().weights(&LIKES[0]).start();
+    let (seconds, turns) = if long() { ("120s", 11) } else { ("8s", 3) };
+    let crowd = fleet.crowd_later(PAGE, &stream(seconds));
+    for turn in 1..=turns {
+        sleep(Duration::from_secs(if long() { 10 } else { 2 }));
+        fleet.weigh(&LIKES[turn % 3]);
+    }
+    let report = crowd.join().expect("nap-load's report");
+    assert_all_kept(&report);
+    assert_limit_holds(&fleet);
+    assert!(figure(&report, "/nodes/redeemed_elsewhere") > 0.0);
+}
+
+#[test]
+fn the_share_of_a_node_that_is_killed_comes_back_to_the_others() {
+    let mut fleet = shop().options("forget=5s").start();
+    fleet.expect_log(" is silent since ", "it is killed");
+    let seconds = if long() { "60s" } else { "12s" };
+    let crowd = fleet.crowd_later(PAGE, &stream(seconds));
+    wait_until("all of the limit is used", PATIENCE, || {
+        fleet.counter().max == LIMIT
+    });
+    fleet.kill(1);
+    let limits = |fleet: &Fleet| -> u64 {
+        let limits = fleet.figures(&[0, 2], "/run_ready/limit");
+        limits.iter().sum()
+    };
+    wait_until("the others have all of it", PATIENCE, || {
+        limits(&fleet) == LIMIT
+    });
+    fleet.start_again(1);
+    fleet.until_members(3);
+    wait_until("it has its part again", PATIENCE, || {
+        fleet.figures(&[1], "/run_ready/limit")[0] > 0
+    });
+    let report = crowd.join().expect("nap-load's report");
+    assert_all_kept(&report);
+    assert_limit_holds(&fleet);
+}
