@@ -257,17 +257,20 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
         let keys = session::more_keys(&here, q);
         let (keys, starts) = (keys.all(), here.a.has(flag::STARTS));
         let asks = Asks { keys, starts };
-        let leases = arrival.patient.then(|| here.process.segment.leases());
-        let (mut verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
-        if let Some(Verdict::Ask(asked)) = verdict {
-            match asked {
-                Some(name) => arrival.told = Some((name, ask_store(&here, &name))),
-                None => wait_for_lease(&here, leases),
+        loop {
+            let leases = here.process.segment.leases();
+            let (verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
+            // It asks once about its ticket, and waits once for another one.
+            match verdict? {
+                Verdict::Ask(Some(name)) => arrival.told = Some((name, ask_store(&here, &name))),
+                Verdict::Ask(None) => {
+                    wait_for_lease(&here, leases);
+                    arrival.patient = false;
+                }
+                verdict => return Some(told(&verdict)),
             }
-            (arrival.patient, arrival.again) = (false, true);
-            (verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
+            arrival.again = true;
         }
-        Some(told(&verdict?))
     })
 }
 
@@ -285,9 +288,8 @@ fn ask_store(here: &Here<'_>, name: &Name) -> Told {
 
 /// Until there are more places to sell than were leased before.
 #[cold]
-fn wait_for_lease(here: &Here<'_>, leases: Option<u32>) {
-    let seen = leases.unwrap_or_default();
-    here.process.segment.wait_for_lease(seen, patience(here));
+fn wait_for_lease(here: &Here<'_>, leases: u32) {
+    here.process.segment.wait_for_lease(leases, patience(here));
 }
 
 unsafe extern "C" fn wait(

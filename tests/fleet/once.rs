@@ -83,12 +83,17 @@ fn fate(ticket: &Ticket, mut stream: &TcpStream) -> Fate {
     match told {
         _ if answer.starts_with("HTTP/1.1 200 ") => Fate::Served,
         (Some("used"), _) => Fate::Used,
-        (_, Some(shown)) if shown == ticket.token => Fate::OwnPage,
+        (_, Some(shown)) if place(shown) == place(&ticket.token) => Fate::OwnPage,
         _ => {
             eprintln!("{answer}");
             Fate::Other
         }
     }
+}
+
+/// What names a ticket: version, seller, room, slot and place. Its times may differ a little by another node's clock.
+fn place(token: &str) -> Option<&str> {
+    token.get(..40)
 }
 
 fn send(mut stream: &TcpStream, ticket: &Ticket) {
@@ -160,9 +165,14 @@ fn a_ticket_presented_to_all_nodes_at_once_is_let_in_by_one() {
     let held = fill(&fleet, rounds);
     let last = used.len() - size;
     for ticket in &used[last..] {
-        for stream in present(&fleet, ticket, 0) {
-            assert_eq!(fate(ticket, &stream), Fate::Used);
-        }
+        // For a moment the others know only that it waits somewhere.
+        wait_until("all nodes know that it is used", PATIENCE, || {
+            let fates = present(&fleet, ticket, 0).into_iter();
+            let fates: Vec<Fate> = fates.map(|stream| fate(ticket, &stream)).collect();
+            let told = |fate: &Fate| matches!(fate, Fate::Used | Fate::OwnPage);
+            assert!(fates.iter().all(told), "{fates:?}");
+            fates.iter().all(|fate| *fate == Fate::Used)
+        });
     }
     drop(held);
 }
