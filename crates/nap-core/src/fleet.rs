@@ -19,6 +19,7 @@
 //!   letters   what requests ask the store, and wait for
 //!   guests    holders whose ticket another node sold
 //!   notes     what happened to tickets here, for the agent to tell the store
+//!   serials   which serial the ticket of a place has
 //!   stake     what a gate knows of its fleet
 //!   exchange  what a node and the store tell each other of a gate
 //! ```
@@ -33,6 +34,7 @@ pub mod link;
 pub mod member;
 pub mod notes;
 pub mod rights;
+pub mod serials;
 pub mod share;
 pub mod stake;
 pub mod trouble;

@@ -4,6 +4,7 @@
 use super::claims::{self, in_ppm};
 use super::guests::{Guests, Name};
 use super::notes::{Event, Notes};
+use super::serials::Serials;
 use super::share;
 use super::weights::Homing;
 use crate::micros::Micros;
@@ -100,6 +101,8 @@ pub struct Stake {
     pub all: Ahead,
     /// What happened to tickets here.
     pub notes: Notes,
+    /// Serials of tickets that were sold here.
+    pub serials: Serials,
     /// Guests who were let in,
     pub guests: u64,
     /// newcomers who gave way to a holder,
@@ -125,6 +128,7 @@ impl Stake {
         homing: Homing::EMPTY,
         all: Ahead::EMPTY,
         notes: Notes::EMPTY,
+        serials: Serials::EMPTY,
         guests: 0,
         gave_way: 0,
         elsewhere: 0,

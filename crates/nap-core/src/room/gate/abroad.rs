@@ -17,6 +17,7 @@ use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::nap::whole;
 use crate::room::arrival::Arrival;
+use crate::room::history::Fate;
 use crate::room::place::Place;
 use crate::room::places::wake;
 use crate::room::terms::how;
@@ -192,6 +193,10 @@ impl GateView<'_> {
             gate.ledger.unclaim(from, to);
         }
         gate.slots.settle(slot, slots::Fate::Redeemed);
+        if let Some((serial, end)) = self.sale_at(slot, index, position) {
+            self.clients.used(serial, end, [0; 2]);
+            self.history.settle(serial, Fate::Redeemed, self.now);
+        }
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(1));
         if let Some(abroad) = &mut self.abroad {
@@ -199,6 +204,14 @@ impl GateView<'_> {
             abroad.stake.elsewhere += 1;
         }
         true
+    }
+
+    /// Serial and end of an own ticket, if it is remembered.
+    fn sale_at(&self, slot: u32, index: u32, position: u32) -> Option<(u32, Micros)> {
+        let serial = self.abroad.as_ref()?.stake.serials.of(position)?;
+        let slot = self.gate.slots.slot(slot)?;
+        let lifetime = self.gate.terms.lifetime.max(slot.prime());
+        Some((serial, slot.start_of(index) + lifetime))
     }
 
     /// It left there before it ran: the ticket is good again.
@@ -215,6 +228,10 @@ impl GateView<'_> {
             gate.ledger.claim(from, to);
         }
         gate.slots.unsettle(slot, slots::Fate::Redeemed);
+        if let Some((serial, end)) = self.sale_at(slot, index, position) {
+            self.clients.returned(serial, end, self.now);
+            self.history.settle(serial, Fate::Sold, Micros::ZERO);
+        }
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
     }

@@ -152,6 +152,9 @@ impl GateView<'_> {
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
         let serial = self.history.next_serial();
+        if let Some(abroad) = &mut self.abroad {
+            abroad.stake.serials.sold(booking.position, serial);
+        }
         self.clients
             .sold(serial, arrival.client_hash, prime_end, end, now);
         let id = ticket_id(
