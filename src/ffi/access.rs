@@ -257,6 +257,8 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
         let keys = session::more_keys(&here, q);
         let (keys, starts) = (keys.all(), here.a.has(flag::STARTS));
         let asks = Asks { keys, starts };
+        arrival.patient = here.setup.node.is_some();
+        let mut until = None;
         loop {
             let leases = here.process.segment.leases();
             let (verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
@@ -264,8 +266,7 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
             match verdict? {
                 Verdict::Ask(Some(name)) => arrival.told = Some((name, ask_store(&here, &name))),
                 Verdict::Ask(None) => {
-                    wait_for_lease(&here, leases);
-                    arrival.patient = false;
+                    arrival.patient = wait_for_lease(&here, leases, &mut until);
                 }
                 verdict => return Some(told(&verdict)),
             }
@@ -286,10 +287,13 @@ fn ask_store(here: &Here<'_>, name: &Name) -> Told {
     (here.process.segment).ask_store(name, child, patience(here))
 }
 
-/// Until there are more places to sell than were leased before.
+/// Waits until there are more places to sell than were leased before. False: none come in time; `until` is when that is.
 #[cold]
-fn wait_for_lease(here: &Here<'_>, leases: u32) {
-    here.process.segment.wait_for_lease(leases, patience(here));
+fn wait_for_lease(here: &Here<'_>, leases: u32, until: &mut Option<Micros>) -> bool {
+    let segment = &here.process.segment;
+    let patience = Micros(patience(here).as_micros() as u64);
+    let until = until.get_or_insert_with(|| segment.now() + patience);
+    segment.wait_for_lease(leases, *until)
 }
 
 unsafe extern "C" fn wait(

@@ -157,7 +157,7 @@ pub(super) fn arrival<'q>(here: &Here<'_>, q: Request<'q>, carried: &'q Carried)
         tickets,
         of_visit,
         told: None,
-        patient: here.setup.node.is_some(),
+        patient: false,
         again: false,
         forged: carried.forged,
         part: carried.part,

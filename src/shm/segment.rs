@@ -329,14 +329,18 @@ impl Segment {
         self.link().map_or(0, |link| link.leases.load(SeqCst))
     }
 
-    /// Sleeps until there are more leases than `seen`, `patience` at most; not at all if none will come.
-    pub fn wait_for_lease(&self, seen: u32, patience: Duration) {
-        let until = self.now() + Micros(patience.as_micros() as u64);
-        let Some(link) = self.link() else { return };
+    /// Sleeps until there are more leases than `seen`. False: there were none by `until`, or none will come.
+    pub fn wait_for_lease(&self, seen: u32, until: Micros) -> bool {
+        let Some(link) = self.link() else {
+            return false;
+        };
         loop {
             let now = self.now();
-            if now >= until || self.leases() != seen || !link.is_to_be_asked(now) {
-                return;
+            if self.leases() != seen {
+                return true;
+            }
+            if now >= until || !link.is_to_be_asked(now) {
+                return false;
             }
             futex::wait(&link.leases, seen, Duration::from_micros((until - now).0));
         }

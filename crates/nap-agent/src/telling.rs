@@ -278,13 +278,13 @@ fn beat_text(beat: &GateBeat) -> String {
     let GateBeat {
         arrivals,
         out,
-        places,
+        bears,
         rate,
         claimed_s,
         rights,
         wants,
     } = beat;
-    format!("{arrivals} {out} {places} {rate} {claimed_s} {rights} {wants}")
+    format!("{arrivals} {out} {bears} {rate} {claimed_s} {rights} {wants}")
 }
 
 /// None: it is of a later version, or nobody's.
@@ -294,7 +294,7 @@ fn beat_of(text: &str) -> Option<GateBeat> {
     Some(GateBeat {
         arrivals: next()?.parse().ok()?,
         out: next()?.parse().ok()?,
-        places: next()?.parse().ok()?,
+        bears: next()?.parse().ok()?,
         rate: next()?.parse().ok()?,
         claimed_s: next()?.parse().ok()?,
         rights: next()?.parse().ok()?,

@@ -174,7 +174,7 @@ impl Both {
             beat: GateBeat {
                 arrivals: self.rng.below(1 << 40),
                 out: self.rng.below(1000) as u32,
-                places: self.rng.below(200) as u32,
+                bears: self.rng.below(200) as u32,
                 rate: self.rng.unit() * 1000.0,
                 claimed_s: self.rng.unit(),
                 rights: self.rng.below(5) as u32,

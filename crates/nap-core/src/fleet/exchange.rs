@@ -26,9 +26,9 @@ pub struct GateBeat {
     pub arrivals: u64,
     /// Tickets sold there and still good.
     pub out: u32,
-    /// L.
-    pub places: u32,
-    /// X, accesses a second.
+    /// Windows of tickets that may be open there at a time: [`borne`](super::share::borne).
+    pub bears: u32,
+    /// X, accesses a second; 0: not known yet.
     pub rate: f64,
     /// Length of a window in the ledger, seconds.
     pub claimed_s: f64,

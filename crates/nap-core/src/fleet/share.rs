@@ -11,6 +11,8 @@
 //! come independently are binomial, and their variance is at most their mean. `z` was chosen on worlds of the simulator
 //! and judged on others: docs/fleet.md.
 
+use crate::nap::whole;
+
 /// The part of L that is promised on one machine.
 pub const ALONE: f64 = 0.9;
 
@@ -40,8 +42,17 @@ pub fn promised(nodes: u32, places: u32, spare: bool) -> f64 {
     (lost * mean_borne(places) / f64::from(places)).min(ALONE)
 }
 
+/// How many windows of tickets may be open at a time at a node that answers `depth` accesses within the bound, and where
+/// `places` can wait. What [`ALONE`] leaves of its depth is a matter of time: if more holders come, or those of a node that
+/// is gone, they wait longer. What psi_F leaves of its places is one of being let in.
+pub fn borne(nodes: u32, depth: u32, places: u32, spare: bool) -> u32 {
+    let in_time = ALONE * f64::from(depth);
+    let let_in = promised(nodes, places, spare) * f64::from(places);
+    whole(in_time.min(let_in))
+}
+
 /// How many windows of tickets may be open at a time over the whole fleet, so that each node expects no more than it may
-/// promise: `min psi_F L / w` over nodes given as (psi_F L, w). 0 where no node is given.
+/// promise: `min m / w` over nodes given as (m, w), m what each [bears](borne). 0 where no node is given.
 pub fn borne_by_all(nodes: impl IntoIterator<Item = (f64, f64)>) -> f64 {
     let each = nodes
         .into_iter()
@@ -69,6 +80,13 @@ mod tests {
         );
         let no_spare = [37, 139].map(|places| (promised(2, places, false) * 100.0).round());
         assert_eq!(no_spare, [72.0, 84.0]);
+    }
+
+    #[test]
+    fn what_is_borne_is_served_in_time_and_finds_a_place() {
+        assert_eq!(borne(3, 100, 1000, true), 90, "places are plenty");
+        assert_eq!(borne(3, 100, 37, true), 17, "48 % of the places");
+        assert_eq!(borne(1, 100, 37, true), 33);
     }
 
     #[test]

@@ -149,19 +149,14 @@ impl Stake {
         self.notes.begin_anew();
     }
 
-    /// How many windows may be open here at a time for newcomers' tickets, where `places` are there for holders.
-    pub fn sellable(&self, places: u32) -> u32 {
-        let psi = share::promised(self.nodes, places, self.spare != 0);
-        claims::part(places, in_ppm(psi))
+    /// How many windows may be open here at a time for newcomers' tickets: see [`share::borne`].
+    pub fn sellable(&self, depth: u32, places: u32) -> u32 {
+        share::borne(self.nodes, depth, places, self.spare != 0)
     }
 
     /// The same of this node's own slots, where it sells those.
-    pub fn sellable_here(&self, places: u32) -> u32 {
-        if self.leased != 0 {
-            // C has left the room already.
-            return places;
-        }
-        let most = self.sellable(places);
+    pub fn sellable_here(&self, depth: u32, places: u32) -> u32 {
+        let most = self.sellable(depth, places);
         match (self.own_most, self.homing.part_here()) {
             // Behind a sticky balancer own tickets come back here.
             (0, _) | (_, 0.95..) => most,
@@ -259,11 +254,11 @@ mod tests {
     fn own_slots_are_bounded_by_what_all_nodes_bear_but_behind_a_sticky_balancer() {
         let mut stake = Box::new(Stake::EMPTY);
         (stake.nodes, stake.spare) = (3, 1);
-        assert_eq!(stake.sellable(37), 18);
-        assert_eq!(stake.sellable_here(37), 18);
+        assert_eq!(stake.sellable(99, 37), 17);
+        assert_eq!(stake.sellable_here(99, 37), 17);
         stake.own_most = 5;
-        assert_eq!(stake.sellable_here(37), 18);
+        assert_eq!(stake.sellable_here(99, 37), 17);
         (0..20).for_each(|_| stake.homing.note(false));
-        assert_eq!(stake.sellable_here(37), 5);
+        assert_eq!(stake.sellable_here(99, 37), 5);
     }
 }

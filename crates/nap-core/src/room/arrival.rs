@@ -33,7 +33,8 @@ pub struct Arrival<'a> {
     pub of_visit: &'a [Ticket],
     /// What the store has said of a ticket that it brings, where it was asked.
     pub told: Option<(Name, Told)>,
-    /// It may wait for the store a moment, so that it can be sold a ticket.
+    /// It may wait for the store a moment, where no place is leased that it can be sold. Else it is sold one of this
+    /// node's own.
     pub patient: bool,
     /// It has entered before, and has waited for the store.
     pub again: bool,

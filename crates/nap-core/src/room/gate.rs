@@ -104,7 +104,8 @@ pub struct Gate {
     /// For a page gate: the session gate of its room, one-based, where tickets are sold instead; 0
     /// = there is none.
     pub lobby: u32,
-    _pad: u32,
+    /// Windows of tickets that may be open here at a time, in a fleet; 0: as its own law says.
+    pub borne: u32,
     /// The regression line in force, as f64 bits.
     slope: u64,
     intercept: u64,
@@ -504,7 +505,7 @@ impl Gate {
             fresh,
             beyond,
             lobby,
-            _pad: _,
+            borne,
             slope,
             intercept,
             samples,
@@ -527,6 +528,7 @@ impl Gate {
         } = self;
         for word in [
             room_hash, gate_hash, room, kind, limit, wanted, source, decided, fresh, beyond, lobby,
+            borne,
         ] {
             *word = 0;
         }

@@ -12,11 +12,11 @@ use crate::fleet::guests::{Name, Use};
 use crate::fleet::lease::{self, Lease, Stock};
 use crate::fleet::notes::Event;
 use crate::fleet::rights::{self, Need};
-use crate::fleet::share::{borne_by_all, promised};
+use crate::fleet::share::{self, borne_by_all};
 use crate::fleet::stake::{Ahead, Stake};
 use crate::fleet::weights::{Arrivals, shares};
 use crate::micros::Micros;
-use crate::nap::ledger::{CELL, claimed, early, window_of};
+use crate::nap::ledger::{CELL, claimed, window_of};
 use crate::nap::ticket_states::State;
 
 /// How often a node asks for the others.
@@ -117,7 +117,8 @@ impl GateAgent {
     /// Few places are left to sell.
     pub fn is_low(&self, stake: &Stake) -> bool {
         // The gate's stock is counted with each message; meanwhile sales tell.
-        self.sold * 2 >= self.stocked || stake.starved != 0
+        let low = self.sold * 2 >= self.stocked || stake.starved != 0;
+        low && self.capacity != 0
     }
 
     /// It follows another agent, or notes were lost: the store is told of all tickets that were used here, as far as the
@@ -236,7 +237,7 @@ impl GateAgent {
             let low = self.stocked / 2;
             abroad.stake.rings_after = if sharing.leased { low.max(1) } else { 0 };
         }
-        let (places, rate, claimed_s) = figures(view);
+        let (bears, rate, claimed_s) = figures(view);
         let running_rights = sharing.limit.map_or(0, |_| running);
         let last = self.leases.values().next_back().copied();
         Batch {
@@ -245,13 +246,13 @@ impl GateAgent {
             beat: GateBeat {
                 arrivals,
                 out: view.permits.outstanding(),
-                places,
+                bears,
                 rate,
                 claimed_s,
                 rights: self.rights.max(running_rights),
                 wants: running + waiting,
             },
-            exchanges: self.exchanged + EXCHANGE <= now,
+            exchanges: self.exchanged + EXCHANGE <= now || (self.capacity == 0 && rate != 0.0),
             holds: match self.tells_leases {
                 true => self.leases.values().copied().collect(),
                 false => last.into_iter().collect(),
@@ -334,7 +335,7 @@ impl GateAgent {
         let met = self.met.replace((answer.epoch, answer.run));
         self.tells_leases = met.is_some_and(|met| met != (answer.epoch, answer.run));
         if let Some(abroad) = &mut view.abroad {
-            abroad.stake.leased = u32::from(sharing.leased && self.capacity != 0);
+            abroad.stake.leased = u32::from(sharing.leased);
             abroad.stake.heard = view.now;
         }
         match met {
@@ -460,18 +461,20 @@ impl GateAgent {
             return;
         };
         let stake = &mut *abroad.stake;
-        let borne = members.iter().zip(&shares).map(|((_, beat), share)| {
-            let psi = promised(nodes, beat.places, stake.spare != 0);
-            (psi * f64::from(beat.places), *share)
-        });
+        let borne = members.iter().zip(&shares);
+        let borne = borne.map(|((_, beat), share)| (f64::from(beat.bears), *share));
         let borne = borne_by_all(borne);
         stake.nodes = nodes;
         stake.share_ppm = in_ppm(share);
-        let rate: f64 = members.iter().map(|(_, beat)| beat.rate).sum();
+        let rate = rate_of_all(members);
         let claimed = members.iter().map(|(_, beat)| beat.claimed_s);
         let claimed = Micros::from_secs_f64(claimed.fold(0.0, f64::max));
-        self.capacity = lease::capacity(period, rate, margin, borne, claimed);
+        self.capacity = match rate {
+            Some(rate) => lease::capacity(period, rate, margin, borne, claimed),
+            None => 0,
+        };
         stake.own_most = ((borne * share) as u32).max(1);
+        view.gate.borne = stake.own_most;
         stake.all = inside(cells, sharing);
         // What has not been told yet is not among these.
         for tale in &self.tales {
@@ -498,22 +501,36 @@ fn marks(tale: &Tale) -> bool {
     !matches!(tale.event, Some(Event::Sold) | None)
 }
 
-/// L, X and the length of a window in seconds, as the gate sees them now.
+/// What is borne, X if it is known, and the length of a window in seconds, as the gate sees them now.
 fn figures(view: &GateView<'_>) -> (u32, f64, f64) {
     let gate = &*view.gate;
     let rate = gate.rate(view.permits);
     let depth = gate.depth(rate);
     let prime = gate.prime(rate, depth, &view.laws.sale);
     let window = claimed(prime, gate.terms.bound).as_secs_f64();
-    (gate.places_abroad(depth), rate, window)
+    let (nodes, spare) = match &view.abroad {
+        Some(abroad) => (abroad.stake.nodes, abroad.stake.spare != 0),
+        None => (1, false),
+    };
+    let bears = share::borne(nodes, depth, gate.places_abroad(depth), spare);
+    // Without a law for L nothing is waited for.
+    let known = gate.decided != 0 || !gate.is_by_law();
+    (bears, if known { rate } else { 0.0 }, window)
 }
 
-/// The first start that can be sold.
+/// The sum of X; a node that does not know its own counts as the mean of those that do. None: nobody knows.
+fn rate_of_all(members: &[(u8, GateBeat)]) -> Option<f64> {
+    let known = || members.iter().filter(|(_, beat)| beat.rate > 0.0);
+    let sum: f64 = known().map(|(_, beat)| beat.rate).sum();
+    let n = known().count();
+    (n != 0).then(|| sum / n as f64 * members.len() as f64)
+}
+
+/// The first start that can be sold: who comes now and can be served before that waits.
 fn sells_from(view: &GateView<'_>) -> Micros {
-    let gate = &*view.gate;
+    let (gate, law) = (&*view.gate, &view.laws.sale);
     let rate = gate.rate(view.permits);
-    let prime = gate.prime(rate, gate.depth(rate), &view.laws.sale);
-    view.now + gate.terms.bound + early(prime, gate.terms.bound)
+    view.now + (gate.terms.bound - gate.lead(rate, law)).max(law.soon)
 }
 
 /// The claims of all as this node counts cells. Its cells lie across two of the fleet's: the fuller one counts.

@@ -335,6 +335,7 @@ impl Tables<'_> {
     /// No gate is in a fleet, until an agent says so.
     pub fn leave_fleet(&mut self) {
         self.stakes.iter_mut().for_each(Stake::leave);
+        self.gates.iter_mut().for_each(|gate| gate.borne = 0);
         for permits in self.permits {
             permits.set_abroad(false);
         }

@@ -11,7 +11,6 @@ use nap_core::fleet::claims::in_ppm;
 use nap_core::fleet::guests::GuestSet;
 use nap_core::fleet::stake::Stake;
 use nap_core::micros::Micros;
-use nap_core::nap::ledger::claimed;
 use nap_core::nap::ticket::Ticket;
 
 /// Sets of guests of a node: 4,096 entries.
@@ -122,19 +121,5 @@ impl Node {
                 let asking = self.asking.get(at).copied().unwrap_or(0);
                 child.running.load(Relaxed) + child.waiting.load(Relaxed) + asking < threads
             })
-    }
-
-    /// L, X and the length of a window, as its gate sees them now.
-    pub fn figures(&self) -> (u32, f64, f64) {
-        let gate = self.state.gate();
-        let rate = gate.rate(self.state.permits());
-        let depth = gate.depth(rate);
-        let places = match gate.terms.parked {
-            0 => depth,
-            parked => depth.min(parked),
-        };
-        let prime = gate.prime(rate, depth, &self.state.laws.sale);
-        let window = claimed(prime, gate.terms.bound).as_secs_f64();
-        (places, rate, window)
     }
 }

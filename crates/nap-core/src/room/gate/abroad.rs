@@ -8,7 +8,7 @@ use super::standing::Standing;
 use super::{Gate, GateView};
 use crate::fleet::guests::{Name, Told, Use, gate_number};
 use crate::fleet::notes::Event;
-use crate::fleet::stake::Abroad;
+use crate::fleet::stake::Stake;
 use crate::micros::Micros;
 use crate::nap::ledger::{claimed, window_of};
 use crate::nap::slot::grace_of;
@@ -236,6 +236,12 @@ impl GateView<'_> {
             .set_outstanding(self.permits.outstanding().saturating_add(1));
     }
 
+    /// Are tickets sold from leases of the fleet's slots?
+    pub(super) fn is_leased(&self) -> bool {
+        let stake = self.abroad.as_ref().map(|abroad| &*abroad.stake);
+        stake.is_some_and(|stake| stake.leased != 0)
+    }
+
     /// No leased place was good enough for a sale: more are to be leased at once.
     pub(super) fn is_starved(&mut self) {
         if let Some(abroad) = &mut self.abroad
@@ -248,7 +254,7 @@ impl GateView<'_> {
     /// Are places on their way that this access can be sold one of?
     pub(super) fn waits_for_places(&self, arrival: &Arrival<'_>) -> bool {
         let stake = self.abroad.as_ref().map(|abroad| &*abroad.stake);
-        arrival.patient && stake.is_some_and(|stake| stake.leased != 0 && stake.starved != 0)
+        arrival.patient && self.is_leased() && stake.is_some_and(|stake| stake.starved != 0)
     }
 
     /// What the store has said counts from now on.
@@ -392,29 +398,38 @@ impl Gate {
         }
     }
 
-    /// Places to wait on, of which a part may be promised: accesses answered within the bound, as far as workers allow.
+    /// Places to wait on, of which a part may be promised; where workers do not matter as many as are answered within the
+    /// bound.
     pub fn places_abroad(&self, depth: u32) -> u32 {
         match self.terms.parked {
             0 => depth,
-            parked => depth.min(parked),
+            parked => parked,
         }
     }
 
-    /// The terms of a slot in a fleet: no more tickets than the ledger has windows for.
+    /// L as the prime window counts on it: so that X is sold although the fleet promises a smaller part of L.
+    pub(super) fn depth_abroad(&self, depth: u32) -> u32 {
+        match self.borne {
+            0 => depth,
+            borne => depth.min(borne.saturating_add(borne / 9)),
+        }
+    }
+
+    /// The terms of a slot in a fleet: no more tickets than the ledger has windows for. `leased`: no slot opens by itself.
     pub(super) fn issue_abroad(
         &self,
         issue: SlotTerms,
         depth: u32,
-        abroad: Option<&Abroad<'_>>,
+        stake: &Stake,
+        leased: bool,
     ) -> SlotTerms {
-        let Some(abroad) = abroad else { return issue };
-        if abroad.stake.leased != 0 {
+        if leased {
             return SlotTerms {
                 capacity: 0,
                 ..issue
             };
         }
-        let most = abroad.stake.sellable_here(self.places_abroad(depth));
+        let most = stake.sellable_here(depth, self.places_abroad(depth));
         let window = claimed(issue.prime, issue.bound).as_secs_f64();
         let borne = whole(f64::from(most) * issue.period.as_secs_f64() / window).max(1);
         SlotTerms {

@@ -266,7 +266,7 @@ impl Gate {
     }
 
     /// Does our law set the wait limit, whatever it counts?
-    pub(super) fn is_by_law(&self) -> bool {
+    pub(in crate::room) fn is_by_law(&self) -> bool {
         matches!(self.terms.wait_limit.how, how::AUTO | how::WORK)
     }
 

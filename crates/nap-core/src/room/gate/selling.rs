@@ -10,10 +10,11 @@ use crate::nap::laws::{LateLaw, Laws, SaleLaw};
 use crate::nap::ledger::{claimed, early, prime_borne, sellable, window_of};
 use crate::nap::slot::Slot;
 use crate::nap::slot_shares::Prefix;
+use crate::nap::slots::{self, Booking, SlotTerms};
 use crate::nap::ticket::{Ticket, ticket_id};
 use crate::nap::ticket_states::State;
 use crate::nap::wait_limit::Conformal;
-use crate::nap::{returns, slots, whole};
+use crate::nap::{returns, whole};
 use crate::room::arrival::Arrival;
 use crate::room::history::Record;
 use crate::room::permits::Permits;
@@ -37,6 +38,18 @@ pub(super) enum Sale {
     Newcomer,
     Rebooked,
     Guard,
+}
+
+/// What is looked for in the slots.
+struct Wish {
+    sale: Sale,
+    /// No start before this.
+    first: Micros,
+    /// The paper's form: no window before this, whatever the ledger says.
+    free: Option<Micros>,
+    depth: u32,
+    /// The address or net that is sold only a few of each slot.
+    flood: Option<u64>,
 }
 
 impl GateView<'_> {
@@ -73,24 +86,10 @@ impl GateView<'_> {
             Sale::Newcomer => now + (served - gate.lead(rate, &law)).max(law.soon),
             Sale::Rebooked | Sale::Guard => now + served.max(law.soon),
         };
-        if self
-            .abroad
-            .as_ref()
-            .is_none_or(|abroad| abroad.stake.leased == 0)
-        {
-            gate.begin_again(now, first, &issue);
-        }
-        let issue = gate.issue_abroad(issue, depth, self.abroad.as_ref());
-        let abroad = self.abroad.as_ref().map(|abroad| &*abroad.stake);
-        let most = match (sale, abroad) {
-            (_, Some(stake)) => stake.sellable_here(gate.places_abroad(depth)),
-            (Sale::Newcomer, _) => sellable(depth),
-            (Sale::Rebooked | Sale::Guard, _) => depth,
-        };
-        let (ledger, slots, shares) = (&gate.ledger, &mut gate.slots, &gate.slot_shares);
         // An address or net whose tickets lapse is sold only a few of each slot, unless the
         // administrator has said what is fair, or nobody else is there.
         let [narrow, wide] = arrival.client_hash;
+        let shares = &gate.slot_shares;
         let flood = [
             (narrow, LAPSED, Prefix::Address),
             (wide, 8 * LAPSED, Prefix::Net),
@@ -101,26 +100,26 @@ impl GateView<'_> {
             self.clients.lapses(hash, least, now) && !shares.alone(of, terms.lifetime, now)
         })
         .map(|(hash, ..)| hash);
-        let mut open = |slot: &Slot| flood.is_none_or(|hash| shares.has_place(slot, hash, now));
-        let mut may = |slot: &Slot, start: Micros| {
-            // A slot keeps the windows it was opened with, however long the bound is by now.
-            let (from, to) = window_of(start, start + slot.prime(), slot.bound());
-            match (unlimited, abroad) {
-                (true, _) => from >= free,
-                (false, None) => ledger.fits(from.max(now), to, most),
-                (false, Some(stake)) if stake.leased != 0 => {
-                    ledger.fits_beside(from.max(now), to, most, &OfAll(stake))
+        let wish = Wish {
+            sale,
+            first,
+            free: unlimited.then_some(free),
+            depth,
+            flood,
+        };
+        let booking = match self.is_leased() {
+            false => self.book(&wish, issue, false)?,
+            true => match self.book(&wish, issue, true) {
+                Some(booking) => booking,
+                None => {
+                    self.is_starved();
+                    if arrival.patient {
+                        return None;
+                    }
+                    // It is sold one of this node's own places.
+                    self.book(&wish, issue, false)?
                 }
-                (false, Some(stake)) => ledger.fits_beside(from.max(now), to, most, stake),
-            }
-        };
-        let booking = match sale {
-            Sale::Newcomer => slots.book_open(now, first, &issue, &mut open, &mut may),
-            _ => slots.rebook(now, first, &issue, &mut may),
-        };
-        let Some(booking) = booking else {
-            self.is_starved();
-            return None;
+            },
         };
         let gate = &mut *self.gate;
         let prime = gate.slots.slot(booking.seq).map(Slot::prime);
@@ -202,6 +201,46 @@ impl GateView<'_> {
         })
     }
 
+    /// Books a place, of those that were `leased` or of this node's own slots.
+    fn book(&mut self, wish: &Wish, issue: SlotTerms, leased: bool) -> Option<Booking> {
+        let (now, first, depth) = (self.now, wish.first, wish.depth);
+        let gate = &mut *self.gate;
+        if !leased {
+            gate.begin_again(now, first, &issue);
+        }
+        let abroad = self.abroad.as_ref().map(|abroad| &*abroad.stake);
+        let issue = match abroad {
+            Some(stake) => gate.issue_abroad(issue, depth, stake, leased),
+            None => issue,
+        };
+        let most = match (wish.sale, abroad) {
+            // C has left the room already.
+            (_, Some(_)) if leased => depth.min(gate.places_abroad(depth)),
+            (_, Some(stake)) => stake.sellable_here(depth, gate.places_abroad(depth)),
+            (Sale::Newcomer, _) => sellable(depth),
+            (Sale::Rebooked | Sale::Guard, _) => depth,
+        };
+        let (ledger, slots, shares) = (&gate.ledger, &mut gate.slots, &gate.slot_shares);
+        let has_place = |hash, slot: &Slot| shares.has_place(slot, hash, now);
+        let mut open = |slot: &Slot| wish.flood.is_none_or(|hash| has_place(hash, slot));
+        let mut may = |slot: &Slot, start: Micros| {
+            // A slot keeps the windows it was opened with, however long the bound is by now.
+            let (from, to) = window_of(start, start + slot.prime(), slot.bound());
+            match (wish.free, abroad) {
+                (Some(free), _) => from >= free,
+                (None, None) => ledger.fits(from.max(now), to, most),
+                (None, Some(stake)) if leased => {
+                    ledger.fits_beside(from.max(now), to, most, &OfAll(stake))
+                }
+                (None, Some(stake)) => ledger.fits_beside(from.max(now), to, most, stake),
+            }
+        };
+        match wish.sale {
+            Sale::Newcomer => slots.book_open(now, first, &issue, &mut open, &mut may),
+            _ => slots.rebook(now, first, &issue, &mut may),
+        }
+    }
+
     /// A slot is over, grace included: the tickets nobody presented are counted.
     pub(super) fn close_slot(&mut self, closed: slots::Closed) {
         self.gate.returns.record_slot(closed.sold, closed.expired);
@@ -278,7 +317,7 @@ impl Gate {
     }
 
     /// How long before the server has time for them holders are told to come.
-    fn lead(&self, rate: f64, law: &SaleLaw) -> Micros {
+    pub fn lead(&self, rate: f64, law: &SaleLaw) -> Micros {
         let of_bound = self.terms.bound.as_secs_f64() * law.lead;
         let of_workers = f64::from(self.terms.parked) * law.workers / rate;
         Micros::from_secs_f64(of_bound.min(of_workers))
@@ -295,7 +334,7 @@ impl Gate {
 
     /// All holders of tickets for later have come before their time: nobody who comes now is behind
     /// them.
-    fn begin_again(&mut self, now: Micros, first: Micros, issue: &slots::SlotTerms) {
+    fn begin_again(&mut self, now: Micros, first: Micros, issue: &SlotTerms) {
         // Less is not worth a slot; and most of the time the next ticket is near.
         let near = now + Micros(4 * self.terms.bound.0);
         let is_out = |until| self.ledger.max_claims(now, until) != 0;
@@ -324,6 +363,7 @@ impl Gate {
         match (terms.prime, terms.re_access.how) {
             (Micros::ZERO, how::FIXED) => terms.bound.max(Micros::from_secs(5)).min(terms.lifetime),
             (Micros::ZERO, _) => {
+                let depth = self.depth_abroad(depth);
                 prime_borne(depth, rate, terms.bound, law.window_min).min(terms.lifetime)
             }
             (told, _) => told,
@@ -365,7 +405,7 @@ impl Gate {
         rate: f64,
         permits: &Permits,
         laws: &Laws,
-    ) -> slots::SlotTerms {
+    ) -> SlotTerms {
         let terms = &self.terms;
         let by_law = terms.slot_tickets.how == how::AUTO;
         let depth = self.depth(rate);
@@ -416,7 +456,7 @@ impl Gate {
         } else {
             capacity
         };
-        slots::SlotTerms {
+        SlotTerms {
             period,
             capacity,
             issue_limit,
