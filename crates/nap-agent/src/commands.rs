@@ -101,12 +101,17 @@ impl Commands {
         all
     }
 
-    /// Which of them are scripts that the store does not know, and the same with their text.
+    /// Which of them are scripts that the store does not know, and the same with their text. Plain commands behind them
+    /// read what they write, and are among them.
     pub fn unknown(&self, answers: &[Value]) -> (Vec<usize>, Pipeline) {
-        let unknown = |answer: &Value| matches!(answer, Value::ServerError(error) if error.code() == "NOSCRIPT");
         let (mut which, mut all) = (Vec::new(), pipe());
         for (at, (command, answer)) in self.0.iter().zip(answers).enumerate() {
-            if command.script.is_some() && unknown(answer) {
+            let again = match (&command.script, answer) {
+                (Some(_), Value::ServerError(error)) => error.code() == "NOSCRIPT",
+                (Some(_), _) => false,
+                (None, _) => !which.is_empty(),
+            };
+            if again {
                 which.push(at);
                 all.add_command(command.packed(true));
             }
@@ -154,9 +159,12 @@ mod tests {
         let error = error.expect("it is one");
         let (which, again) = commands.unknown(&[error.clone(), Value::Nil]);
         assert!(which.is_empty() && again.is_empty());
-        let (which, again) = commands.unknown(&[Value::Nil, error]);
+        let (which, again) = commands.unknown(&[Value::Nil, error.clone()]);
         assert_eq!(which, [1]);
         let said = String::from_utf8(again.get_packed_pipeline()).expect("texts");
         assert!(said.contains("EVAL\r\n$14\r\nreturn ARGV[1]"), "{said}");
+        commands.add("HGETALL");
+        let (which, _) = commands.unknown(&[Value::Nil, error, Value::Nil]);
+        assert_eq!(which, [1, 2], "it reads what the script writes");
     }
 }

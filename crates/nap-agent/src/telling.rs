@@ -102,7 +102,7 @@ impl Teller {
         to.call(&self.redeem, &[&marks, &beats, &notices])
             .arg(name.index)
             .arg(who.node)
-            .arg(format!("{:x}", who.life))
+            .arg(life_of(who))
             .arg(notice)
             .arg(millis(kept))
             .arg(SILENT.0);
@@ -128,7 +128,7 @@ impl Teller {
         let tales: Vec<String> = batch.tales.iter().filter_map(tale).collect();
         let call = to.call(&self.tell, &[&key("g"), &key("t"), &epoch, &notices]);
         call.arg(who.node)
-            .arg(format!("{:x}", who.life))
+            .arg(life_of(who))
             .arg(format!("{:x}", who.agent))
             .arg(batch.seq)
             .arg(beat_text(&batch.beat))
@@ -226,6 +226,11 @@ impl Teller {
 /// Where a ticket's mark lies, behind its gate.
 fn slot_of(name: &Name) -> String {
     format!("{}:{:x}:{}", name.node, name.epoch, name.slot)
+}
+
+/// Half of it, in each mark: there are many.
+fn life_of(who: &Speaker) -> String {
+    format!("{:x}", (who.life >> 32) ^ (who.life & 0xffff_ffff))
 }
 
 fn millis(span: Micros) -> u64 {

@@ -32,7 +32,7 @@ fn three_nodes_see_each_other() {
     numbers.sort_unstable();
     assert_eq!(numbers, [1, 2, 3]);
     let joined = format!(
-        "mod_nap: fleet \"nap\" at 127.0.0.1:{} as web1 (number ",
+        "mod_nap: fleet \"nap\" at 127.0.0.1:{} as web1 (number 1), 1 node",
         store.port()
     );
     assert_eq!(nodes[0].said(&joined), 1, "{}", nodes[0].log());

@@ -1,10 +1,13 @@
 //! What else may be wrong with a store: each has its number and one sentence.
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::Duration;
 
 use crate::node::Node;
+use crate::room::Room;
+use nap_core::fleet::guests::{Name, Told};
 use nap_core::fleet::link::Standing;
 use nap_core::fleet::member::Presence;
 use nap_core::fleet::trouble::Trouble;
@@ -40,30 +43,61 @@ fn a_wrong_password_and_one_that_is_changed_while_it_runs() {
     node.wait_until_joined();
 }
 
-#[test]
-fn an_account_of_its_own_needs_what_the_manual_says_and_no_more() {
-    let store = Store::start();
+/// What the manual gives an account of its own.
+fn account() -> Vec<String> {
     let manual = made::repository().join("docs/fleet.md");
     let manual = std::fs::read_to_string(manual).expect("the manual");
     let mut lines = manual.lines();
     let line = lines.find_map(|line| line.trim().strip_prefix("ACL SETUSER "));
     let line = line.expect("the manual has it");
     let line = line.replace("SECRET", "secret");
-    let words: Vec<&str> = ["ACL", "SETUSER"]
-        .into_iter()
-        .chain(line.split(' '))
-        .collect();
+    line.split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn an_account_of_its_own_needs_what_the_manual_says() {
+    let store = Store::start();
+    let account = account();
+    let words = ["ACL", "SETUSER"].into_iter();
+    let words: Vec<&str> = words.chain(account.iter().map(String::as_str)).collect();
     assert_eq!(store.ask(&words), "OK");
-    let mut node = Node::new("web1", &store.url());
-    (node.brief.auth.user, node.brief.auth.password) = ("nap".into(), "secret".into());
-    node.start();
-    node.wait_until_joined();
-    node.wait_for("it sees itself", |node| {
-        node.sees("web1") == Some(Presence::Alive)
+    let rooms = ["web1", "web2"].map(|name| {
+        let mut room = Room::new(name, &store.url(), Some(3));
+        let auth = &mut room.node.brief.auth;
+        (auth.user, auth.password) = ("nap".into(), "secret".into());
+        room.node.start();
+        room
     });
+    for room in &rooms {
+        room.wait_for("both gates live", |stake| stake.nodes == 2);
+        room.node.wait_for("it sees itself", |node| {
+            node.sees(&node.brief.node) == Some(Presence::Alive)
+        });
+    }
+    let ticket = rooms[0].sells();
+    let name = Name::of(&ticket);
+    assert_eq!(rooms[1].asks(&name), Told::Mine);
+    rooms[1].comes(&[ticket], Some((name, Told::Mine)));
+    assert_eq!(rooms[0].asks(&name), Told::Waits);
     assert_eq!(store.ask(&["ACL", "LOG"]), "");
     assert_eq!(store.ask(&["ACL", "SETUSER", "nap", "-hset"]), "OK");
+    let node = &rooms[0].node;
     node.wait_for_trouble(Standing::Away, Trouble::Rights);
+}
+
+#[test]
+fn an_account_of_its_own_may_do_no_more_than_scripts_do() {
+    let mut used = BTreeSet::from(["select", "role", "info", "evalsha", "eval"].map(str::to_owned));
+    let scripts = made::repository().join("crates/nap-agent/src/scripts");
+    for script in std::fs::read_dir(scripts).expect("they are there") {
+        let text = std::fs::read_to_string(script.expect("a file").path()).expect("a text");
+        let calls = text.split("redis.call('").skip(1);
+        let names = calls.filter_map(|call| call.split('\'').next());
+        used.extend(names.map(str::to_lowercase));
+    }
+    let account = account();
+    let may = account.iter().filter_map(|word| word.strip_prefix('+'));
+    assert_eq!(may.map(str::to_owned).collect::<BTreeSet<_>>(), used);
 }
 
 #[test]
