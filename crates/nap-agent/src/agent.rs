@@ -147,7 +147,7 @@ impl Agent {
             if self.link.agent.load(SeqCst) != own {
                 return;
             }
-            // Before it looks at what there is to do: whoever rings then is heard.
+            // Before it looks at what there is to do: what is rung for then is not missed.
             let rung = self.link.bell.load(SeqCst);
             let next = self.tick();
             if orphaned.is_some_and(|since: Instant| since.elapsed() >= SUCCESSOR) {
@@ -257,7 +257,7 @@ impl Agent {
             self.run.clone_from(&server.run);
             self.connections += 1;
         }
-        // Whoever is no member, or has a new connection, beats before anything else.
+        // Without a seat, or on a new connection, nothing is said before a beat.
         let joins = !self.member || found.is_some();
         let beats = due || joins;
         let others = beats && now - self.times.exchanged >= EXCHANGE;

@@ -1,6 +1,6 @@
 //! [`Commands`]: what is said to the store in one exchange, and [`Answers`]: what it says to that, in the same order.
 //!
-//! Whoever takes part adds commands of their own, and later takes as many answers.
+//! Each part adds commands of its own, and later takes as many answers.
 
 use std::sync::Arc;
 

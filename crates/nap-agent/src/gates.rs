@@ -317,7 +317,7 @@ impl Gates {
             return false;
         };
         let room = tables.rooms.get(gate.room as usize);
-        // With sessions it is a member's own server that knows him.
+        // With sessions only one server knows its members.
         let shares = gate.kind == PAGE && room.is_some_and(|room| room.session_gate == 0);
         if !shares {
             *at = None;

@@ -9,7 +9,7 @@ local node, life, use = parts(redis.call('HGET', KEYS[1], ARGV[1]))
 local mine = node == ARGV[2] and life == ARGV[3]
 if node and not mine then
   if use == 'u' then return 'used' end
-  -- Whoever waited in an earlier life of this node, or at one that is silent, waits no more.
+  -- An access of an earlier life of this node, or at one that is silent, waits no more.
   local beat = node ~= ARGV[2] and redis.call('HGET', KEYS[2], node)
   local heard = beat and tonumber(string.match(beat, '^%d+'))
   if heard and clock() - heard < tonumber(ARGV[6]) then return 'waits' end
