@@ -3,6 +3,7 @@
 //! What a gate says and does is [`GateAgent`]'s; here is which of them speaks when, and what is on its way: one message a
 //! gate, which is said again until it has been answered.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mod_nap::agent::Brief;
@@ -25,6 +26,9 @@ use crate::telling::{Speaker, Teller, Terms};
 
 /// Between two looks at the gates that no beat asks for.
 const GAP: Micros = Micros::from_millis(5);
+
+/// Tickets that were used elsewhere, too, of which a gate remembers no more than so many.
+const TWICE: usize = 10_000;
 
 /// The store as it is now.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +59,8 @@ struct At {
     heard: u32,
     /// It has told all that was used before there was this agent; some of it may have been used elsewhere.
     begun: bool,
+    /// Tickets that had been used elsewhere: they are told again, and counted once.
+    twice: BTreeSet<Name>,
 }
 
 /// All of this node's, and the letters on their way.
@@ -100,30 +106,31 @@ impl Gates {
     }
 
     /// Letters that were posted, and gates that have something to say. `beats`: all say how they do.
+    ///
+    /// Gates speak first: a ticket that is given back is not one that has just been asked for.
     pub fn says(&mut self, segment: &Segment, store: &Store<'_>, beats: bool, to: &mut Commands) {
         self.take_up(segment);
         let who = self.speaker(segment, store);
+        self.said.clear();
+        let now = segment.now();
+        self.rung = !beats && now - self.looked < GAP;
+        if !self.rung {
+            self.looked = now;
+            let sharing = self.sharing(segment);
+            segment.locked(|tables| self.look(tables, &sharing, beats));
+            for (index, at) in self.all.iter().enumerate() {
+                let Some(at) = at else { continue };
+                if let Some(batch) = &at.flight {
+                    let terms = self.terms(at, store);
+                    self.teller.tell(to, &who, &terms, batch);
+                    self.said.push(index);
+                }
+            }
+        }
         for (_, name) in &self.letters {
             let at = self.all.iter().flatten().find(|at| at.number == name.gate);
             let kept = at.map_or(Micros::from_secs(24 * 3600), |at| at.kept);
             self.teller.redeem(to, &who, name, kept);
-        }
-        self.said.clear();
-        let now = segment.now();
-        if !beats && now - self.looked < GAP {
-            self.rung = true;
-            return;
-        }
-        (self.looked, self.rung) = (now, false);
-        let sharing = self.sharing(segment);
-        segment.locked(|tables| self.look(tables, &sharing, beats));
-        for (index, at) in self.all.iter().enumerate() {
-            let Some(at) = at else { continue };
-            if let Some(batch) = &at.flight {
-                let terms = self.terms(at, store);
-                self.teller.tell(to, &who, &terms, batch);
-                self.said.push(index);
-            }
         }
     }
 
@@ -135,16 +142,6 @@ impl Gates {
         answers: &mut Answers,
     ) -> Result<(), Failure> {
         let who = self.speaker(segment, store);
-        while let Some((letter, name)) = self.letters.first().copied() {
-            let told = self.teller.redeemed(answers)?;
-            self.letters.remove(0);
-            let heard = segment.answer_letter(letter, told);
-            match told {
-                Told::Mine if heard => self.is_given(&name, segment.now()),
-                Told::Mine => self.gives_back(&name),
-                _ => {}
-            }
-        }
         let mut heard = Vec::with_capacity(self.said.len());
         for index in &self.said {
             let Some(at) = self.all.get(*index).and_then(Option::as_ref) else {
@@ -156,6 +153,16 @@ impl Gates {
                 .teller
                 .told(answers, &who, &terms, batch, store.connections)?;
             heard.push((*index, told));
+        }
+        while let Some((letter, name)) = self.letters.first().copied() {
+            let told = self.teller.redeemed(answers)?;
+            self.letters.remove(0);
+            let heard = segment.answer_letter(letter, told);
+            match told {
+                Told::Mine if heard => self.is_given(&name, segment.now()),
+                Told::Mine => self.gives_back(&name),
+                _ => {}
+            }
         }
         let leased = heard.iter().any(|(_, told)| told.answer.lease.is_some());
         let (sharing, was_away) = (self.sharing(segment), self.was_away);
@@ -170,11 +177,18 @@ impl Gates {
                 };
                 at.heard += 1;
                 let first = was_away && at.heard == 1;
-                let twice = if at.begun { told.twice } else { 0 };
+                let twice = told.twice.iter().filter(|name| at.twice.insert(**name));
+                let twice = twice.count() as u64 * u64::from(at.begun);
                 if was_away {
+                    self.replayed[1] += twice;
+                }
+                // The first of them was on its way before.
+                if was_away && !first {
                     let marks = batch.tales.iter().filter(|tale| is_mark(tale.event));
                     self.replayed[0] += marks.count() as u64;
-                    self.replayed[1] += twice;
+                }
+                if at.twice.len() > TWICE {
+                    at.twice.clear();
                 }
                 link.into_iter()
                     .for_each(|link| count(link, &told.answer, twice, tables.epoch));
@@ -273,7 +287,9 @@ impl Gates {
             return;
         }
         for letter in segment.letters() {
-            letter.begin_anew();
+            if let Some(name) = letter.begin_anew() {
+                self.gives_back(&name);
+            }
             if let Some(name) = letter.take_up() {
                 self.letters.push((letter, name));
             }

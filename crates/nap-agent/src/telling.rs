@@ -54,7 +54,7 @@ pub struct Heard {
     /// The answer.
     pub answer: Answer,
     /// Tickets in it that had been used at another node.
-    pub twice: u64,
+    pub twice: Vec<Name>,
 }
 
 /// Packs and reads.
@@ -177,12 +177,15 @@ impl Teller {
         batch: &Batch,
         run: u64,
     ) -> Result<Heard, Failure> {
-        let mut said = answers.read::<Vec<Value>>()?.into_iter();
-        let mut next = || said.next().unwrap_or(Value::Nil);
+        let mut all = answers.read::<Vec<Value>>()?.into_iter();
+        let mut next = || all.next().unwrap_or(Value::Nil);
         let at: u64 = read(next())?;
         let epoch: u64 = read(next())?;
         let notices: Vec<String> = read(next())?;
-        let twice: u64 = read(next())?;
+        let twice: Vec<usize> = read(next())?;
+        let said: Vec<&Name> = batch.tales.iter().filter_map(marked).collect();
+        let name = |at: &usize| said.get(at.checked_sub(1)?).map(|name| **name);
+        let twice = twice.iter().filter_map(name).collect();
         let members = match next() {
             Value::Nil => None,
             beats => {
@@ -239,6 +242,11 @@ fn millis(span: Micros) -> u64 {
 
 fn strange() -> Failure {
     Failure::new(Trouble::Garbage, "its answer is of another kind")
+}
+
+/// Of which ticket the store changes the mark for it.
+fn marked(of: &Tale) -> Option<&Name> {
+    tale(of).map(|_| &of.name)
 }
 
 /// None: nothing but a claim has changed.

@@ -9,7 +9,7 @@
 --       n tales "<seller>:<epoch>:<slot>:<index><event>", events as in the source
 --       then for each cell of half a second whose claims have changed: its number, by how many open windows,
 --       by how many that begin in it
--- Answers {time, epoch, notices, marks that were another's, beats of all that live: node, beat, ..., or nil,
+-- Answers {time, epoch, notices, which tales (from 1 on) are of tickets that were another's, beats of all that live: node, beat, ..., or nil,
 --          open windows in the next 128 cells, and those that begin in them, or nil}.
 local now = clock()
 local me, life = ARGV[1], ARGV[2]
@@ -27,8 +27,8 @@ local function mark(key, index, seller, place, use)
   if node ~= me and seller ~= me then notify(ARGV[10] .. seller, '+' .. place) end
 end
 
-local twice = 0
-local function carry_out(tale)
+local twice = {}
+local function carry_out(number, tale)
   local place, event = string.match(tale, '^(.+)(%l)$')
   local seller, slot, index = string.match(place, '^(%d+):(.+):(%d+)$')
   local key = ARGV[9] .. seller .. ':' .. slot
@@ -37,7 +37,7 @@ local function carry_out(tale)
   place = slot .. ':' .. index
   if event == 'w' or event == 'u' then
     -- An access waits with the ticket, or runs.
-    if others then twice = twice + 1 else mark(key, index, seller, place, event) end
+    if others then twice[#twice + 1] = number else mark(key, index, seller, place, event) end
   elseif not others then
     -- It left, or did not come: the ticket is good again.
     if redis.call('HDEL', key, index) == 1 and seller ~= me then notify(ARGV[10] .. seller, '-' .. place) end
@@ -53,7 +53,7 @@ if tonumber(number) < tonumber(ARGV[4]) then
   -- The last answer has arrived.
   if noticed ~= '0' then redis.call('LTRIM', KEYS[4], noticed, -1) end
   local claims = 12 + tonumber(ARGV[12])
-  for at = 13, claims do carry_out(ARGV[at]) end
+  for at = 13, claims do carry_out(at - 12, ARGV[at]) end
   local touched = {}
   for at = claims + 1, #ARGV, 3 do
     local cell = tonumber(ARGV[at])

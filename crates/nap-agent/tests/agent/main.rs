@@ -3,6 +3,7 @@
 mod chaos;
 mod life;
 mod node;
+mod once;
 mod reference;
 mod rights;
 mod room;

@@ -225,7 +225,7 @@ impl Both {
         let expected = self.simulated.carry_out(node, batch, self.now, FORGET);
         let limit = Some(LIMIT);
         let Heard { mut answer, twice } = self.real.carry_out(&speaker(node), limit, batch);
-        self.twice += twice;
+        self.twice += twice.len() as u64;
         assert_eq!(self.twice, self.simulated.twice);
         if self.epochs.last() != Some(&answer.epoch) {
             self.epochs.push(answer.epoch);

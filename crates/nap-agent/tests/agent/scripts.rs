@@ -56,7 +56,7 @@ fn who_waited_in_an_earlier_life_waits_no_more_and_what_was_used_then_is_used() 
     assert_eq!(real.redeem(&reborn(), &name(1)), Told::Mine);
     assert_eq!(real.redeem(&reborn(), &name(2)), Told::Used);
     let again = batch(1, &[tale(2, Event::Runs)]);
-    assert_eq!(real.carry_out(&reborn(), None, &again).twice, 1);
+    assert_eq!(real.carry_out(&reborn(), None, &again).twice, [name(2)]);
 }
 
 #[test]

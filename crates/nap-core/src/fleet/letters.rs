@@ -116,15 +116,18 @@ impl Letter {
         }
     }
 
-    /// A new agent: what the one before it has asked is asked again, and what nobody waits for is free.
-    pub fn begin_anew(&self) {
+    /// While none of them is on its way: what another agent has asked is asked again, and what nobody waits for is free.
+    /// Returns the ticket of such a one: the store may have been asked, and have given it.
+    pub fn begin_anew(&self) -> Option<Name> {
         let word = self.word.load(SeqCst);
         let next = match word & STATE {
             ASKED => word & !STATE | WRITTEN,
             LEFT => FREE,
-            _ => return,
+            _ => return None,
         };
-        let _ = self.word.compare_exchange(word, next, SeqCst, Relaxed);
+        let name = self.name();
+        let done = self.word.compare_exchange(word, next, SeqCst, Relaxed);
+        (done.is_ok() && next == FREE).then_some(name)
     }
 
     /// The child of this entry is dead: nobody waits for an answer to its letter.
@@ -225,7 +228,7 @@ mod tests {
         let posted = letter.post(&NAME, 0).expect("it is free");
         assert_eq!(letter.hear(posted), None);
         assert_eq!(letter.take_up(), None);
-        letter.begin_anew();
+        assert_eq!(letter.begin_anew(), Some(NAME));
         assert!(letter.post(&NAME, 0).is_some());
     }
 
@@ -234,7 +237,7 @@ mod tests {
         let letter = Letter::default();
         let posted = letter.post(&NAME, 0).expect("it is free");
         assert_eq!(letter.take_up(), Some(NAME));
-        letter.begin_anew();
+        assert_eq!(letter.begin_anew(), None);
         assert!(letter.waits(posted).is_some());
         assert_eq!(letter.take_up(), Some(NAME));
         assert!(letter.answer(Told::Used));

@@ -199,8 +199,11 @@ impl GateAgent {
         }
     }
 
-    /// The store gave a ticket to this node, for a request that asked. It is remembered `until` then.
+    /// The store gave a ticket to this node, for a request that asked. It is remembered `until` then, and not given back for
+    /// one that had asked before.
     pub fn is_given(&mut self, name: &Name, until: Micros) {
+        let unused = |tale: &Tale| tale.name == *name && tale.event == Some(Event::Unused);
+        self.tales.retain(|tale| !unused(tale));
         self.marks.entry(*name).or_insert((Use::Waits, until));
     }
 
