@@ -363,9 +363,17 @@ fn seconds(text: &str) -> Option<Micros> {
     (value.is_finite() && value >= 0.0).then(|| Micros::from_secs_f64(value))
 }
 
-/// FNV-1a of a token: short, and the same for the same token.
+/// FNV-1a of what names a ticket: short, and the same for the same ticket. That is its seller and its place, and its id:
+/// the rest may be written anew when the ticket is shown again (another key, a fleet's clock that has moved by a
+/// microsecond).
 pub fn hash(token: &str) -> u64 {
-    token.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+    let named = [token.get(4..40), token.get(76..84)];
+    let parts = match named {
+        [Some(place), Some(id)] => [place, id],
+        _ => [token, ""],
+    };
+    let bytes = parts.iter().flat_map(|part| part.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
@@ -374,6 +382,7 @@ pub fn hash(token: &str) -> u64 {
 mod tests {
     use super::*;
     use hyper::header::HeaderValue;
+    use nap_core::nap::ticket::{Key, Ticket as Sold};
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
@@ -501,6 +510,37 @@ mod tests {
             assert_eq!(Reason::parse(name).name(), *name);
         }
         assert_eq!(Reason::parse("new-thing"), Reason::Other);
+    }
+
+    #[test]
+    fn a_ticket_that_is_written_anew_is_the_same() {
+        let key = |id: u8| Key::new(id, &[id; 16]);
+        let sold = Sold {
+            node: 3,
+            epoch: 0x1234_5678_9abc_def0,
+            slot: 7,
+            index: 2,
+            start: Micros::from_secs(1_795_863_531),
+            id: 77,
+            ..Default::default()
+        };
+        let again = Sold {
+            start: sold.start + Micros(13),
+            ..sold
+        };
+        let name = |ticket: Sold, id| hash(&ticket.seal(&key(id)));
+        assert_eq!(name(sold, 1), name(again, 2));
+        for other in [
+            Sold { index: 3, ..sold },
+            Sold { node: 2, ..sold },
+            Sold {
+                id: 1 << 40,
+                ..sold
+            },
+        ] {
+            assert_ne!(name(sold, 1), name(other, 1));
+        }
+        assert_ne!(hash("a"), hash("b"));
     }
 
     fn ticket() -> Ticket {
