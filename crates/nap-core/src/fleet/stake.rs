@@ -5,7 +5,6 @@ use super::claims::{self, in_ppm};
 use super::guests::{Guests, Name};
 use super::notes::{Event, Notes};
 use super::serials::Serials;
-use super::share;
 use super::weights::Homing;
 use crate::micros::Micros;
 use crate::nap::ledger::{Beside, CELL, cell_from, cell_of};
@@ -149,14 +148,8 @@ impl Stake {
         self.notes.begin_anew();
     }
 
-    /// How many windows may be open here at a time for newcomers' tickets: see [`share::borne`].
-    pub fn sellable(&self, depth: u32, places: u32) -> u32 {
-        share::borne(self.nodes, depth, places, self.spare != 0)
-    }
-
-    /// The same of this node's own slots, where it sells those.
-    pub fn sellable_here(&self, depth: u32, places: u32) -> u32 {
-        let most = self.sellable(depth, places);
+    /// How many windows of own slots may be open here at a time, of the `most` that it [bears](super::share::borne).
+    pub fn sellable_here(&self, most: u32) -> u32 {
         match (self.own_most, self.homing.part_here()) {
             // Behind a sticky balancer own tickets come back here.
             (0, _) | (_, 0.95..) => most,
@@ -254,11 +247,10 @@ mod tests {
     fn own_slots_are_bounded_by_what_all_nodes_bear_but_behind_a_sticky_balancer() {
         let mut stake = Box::new(Stake::EMPTY);
         (stake.nodes, stake.spare) = (3, 1);
-        assert_eq!(stake.sellable(99, 37), 17);
-        assert_eq!(stake.sellable_here(99, 37), 17);
+        assert_eq!(stake.sellable_here(17), 17);
         stake.own_most = 5;
-        assert_eq!(stake.sellable_here(99, 37), 17);
+        assert_eq!(stake.sellable_here(17), 17);
         (0..20).for_each(|_| stake.homing.note(false));
-        assert_eq!(stake.sellable_here(99, 37), 5);
+        assert_eq!(stake.sellable_here(17), 5);
     }
 }

@@ -12,7 +12,7 @@ use crate::fleet::guests::{Name, Use};
 use crate::fleet::lease::{self, Lease, Stock};
 use crate::fleet::notes::Event;
 use crate::fleet::rights::{self, Need};
-use crate::fleet::share::{self, borne_by_all};
+use crate::fleet::share::borne_by_all;
 use crate::fleet::stake::{Ahead, Stake};
 use crate::fleet::weights::{Arrivals, shares};
 use crate::micros::Micros;
@@ -515,7 +515,7 @@ fn figures(view: &GateView<'_>) -> (u32, f64, f64) {
         Some(abroad) => (abroad.stake.nodes, abroad.stake.spare != 0),
         None => (1, false),
     };
-    let bears = share::borne(nodes, depth, gate.places_abroad(depth), spare);
+    let bears = gate.borne_abroad(depth, nodes, spare);
     // Without a law for L nothing is waited for.
     let known = gate.decided != 0 || !gate.is_by_law();
     (bears, if known { rate } else { 0.0 }, window)

@@ -8,6 +8,7 @@ use super::standing::Standing;
 use super::{Gate, GateView};
 use crate::fleet::guests::{Name, Told, Use, gate_number};
 use crate::fleet::notes::Event;
+use crate::fleet::share;
 use crate::fleet::stake::Stake;
 use crate::micros::Micros;
 use crate::nap::ledger::{claimed, window_of};
@@ -398,12 +399,26 @@ impl Gate {
         }
     }
 
-    /// Places to wait on, of which a part may be promised; where workers do not matter as many as are answered within the
-    /// bound.
+    /// Places to wait on, of which a part may be promised: the holders' own ones, as far as workers allow. Where neither
+    /// matters they are as many as are answered within the bound.
     pub fn places_abroad(&self, depth: u32) -> u32 {
+        let places = match self.terms.re_access.how {
+            how::FIXED => self.terms.re_access.n,
+            _ => u32::MAX,
+        };
         match self.terms.parked {
-            0 => depth,
-            parked => parked,
+            0 => places.min(depth),
+            parked => places.min(parked),
+        }
+    }
+
+    /// Windows that may be open here at a time, in a fleet of so many nodes. In the paper's form a number says how many
+    /// holders may wait, and not the bound.
+    pub fn borne_abroad(&self, depth: u32, nodes: u32, spare: bool) -> u32 {
+        let places = self.places_abroad(depth);
+        match self.terms.re_access.how {
+            how::FIXED => share::borne(nodes, places, places, spare),
+            _ => share::borne(nodes, depth, places, spare),
         }
     }
 
@@ -429,7 +444,7 @@ impl Gate {
                 ..issue
             };
         }
-        let most = stake.sellable_here(depth, self.places_abroad(depth));
+        let most = stake.sellable_here(self.borne_abroad(depth, stake.nodes, stake.spare != 0));
         let window = claimed(issue.prime, issue.bound).as_secs_f64();
         let borne = whole(f64::from(most) * issue.period.as_secs_f64() / window).max(1);
         SlotTerms {

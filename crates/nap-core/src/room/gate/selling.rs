@@ -216,7 +216,9 @@ impl GateView<'_> {
         let most = match (wish.sale, abroad) {
             // C has left the room already.
             (_, Some(_)) if leased => depth.min(gate.places_abroad(depth)),
-            (_, Some(stake)) => stake.sellable_here(depth, gate.places_abroad(depth)),
+            (_, Some(stake)) => {
+                stake.sellable_here(gate.borne_abroad(depth, stake.nodes, stake.spare != 0))
+            }
             (Sale::Newcomer, _) => sellable(depth),
             (Sale::Rebooked | Sale::Guard, _) => depth,
         };
