@@ -26,7 +26,7 @@ const ROOMS: &str = "
 NapRunReady 1
 NapWaitMax 20s
 NapWaitLimit 0
-NapReAccess 100
+NapReAccess 5000
 NapSlotPeriod 1s
 NapTicketPrime 30s
 NapTicketsPerClient 100000

@@ -20,9 +20,9 @@ const ROOM: &str = "
 NapRunReady 1
 NapWaitMax 4s
 NapWaitLimit 0
-NapReAccess 60
+NapReAccess 5000
 NapSlotPeriod 1s
-NapTicketPrime 20s
+NapTicketPrime 30s
 NapTicketsPerClient 100000
 </NapRoom>
 <Location /cgi-bin>
