@@ -17,6 +17,10 @@ pub const AT_ONCE: u32 = 256;
 /// Sales of this long a time tell how many places a node wants.
 pub const RENEWAL: Micros = Micros::from_millis(250);
 
+/// A store that may lack the last leases, as it was emptied or is a new primary, leases nothing for so long. By then all
+/// nodes that it hears have told it what they hold.
+pub const LEARNING: Micros = Micros::from_secs(1);
+
 /// C of a slot that lasts `period`: what all serve, and no more windows of `claimed` than they bear together.
 ///
 /// `rate`: the sum of X, accesses a second; `margin`: eta phi; `borne`: [`super::share::borne_by_all`]. At least 1.
