@@ -36,7 +36,7 @@ use nap_core::room::access;
 use nap_core::room::gate_agent::PAUSE;
 use nap_rng::Rng;
 use node::Node;
-use oracle::Oracle;
+use oracle::{Life, Oracle};
 use setup::{Balancer, Fault, FleetSetup};
 use store::Store;
 
@@ -46,6 +46,8 @@ const BEGINNING: Micros = Micros::from_secs(100_000);
 pub const ASKS: Micros = Micros::from_millis(20);
 /// The balancer takes a dead node out after this.
 const CHECKED: Micros = Micros::from_secs(1);
+/// Who presents a used ticket again does so within this.
+const CHEATS: Micros = Micros::from_secs(8);
 /// Whose connection broke comes again within this.
 const RECONNECT: Micros = Micros::from_secs(2);
 /// To take up a request that has stood in the kernel, and to refuse it, takes this long.
@@ -75,10 +77,13 @@ struct Access {
     child: u16,
     at: access::Access,
     came: Micros,
+    /// When it began to run.
+    ran: Option<Micros>,
     /// In the node's time.
     tickets: Vec<Ticket>,
     /// What it has asked the store, and the answer.
     asked: Option<Name>,
+    asked_at: Micros,
     told: Option<(Name, Told)>,
 }
 
@@ -100,6 +105,8 @@ struct Visitor {
 enum Happens {
     Come(u32),
     SecondTab(u32),
+    /// A ticket that has been used is presented again.
+    Cheat(u32),
     Look(u32),
     GiveUp(u32),
     Done(usize, u64),
@@ -142,8 +149,12 @@ pub struct Counts {
     pub deferred: u64,
     /// told that an access with it is under way, after a connection broke,
     pub under_way: u64,
-    /// refused.
+    /// refused, or let in too late as no worker took them up.
     pub broken: u64,
+    /// Of those presented, that stood in the kernel for want of a worker,
+    pub stood: u64,
+    /// and the longest of it.
+    pub stood_longest: Micros,
     /// Of those presented, at another node than the seller's.
     pub abroad: u64,
     /// Refused without a ticket.
@@ -208,7 +219,7 @@ impl Fleet {
             })
             .collect();
         let n = nodes.len();
-        let mut store = Store::new(setup.shared.unwrap_or(0));
+        let mut store = Store::new(setup.shared.unwrap_or(0), setup.flaw);
         store.keeps = setup.faults.iter().any(|(_, fault)| *fault == Fault::Loses);
         let mut fleet = Fleet {
             now: BEGINNING,
@@ -229,7 +240,7 @@ impl Fleet {
             here: 0,
             serial: 0,
             turn: 0,
-            oracle: Oracle::new(&setup),
+            oracle: Oracle::new(&setup, BEGINNING),
             happened: 0,
             digest: 0,
             counts: Counts::default(),
@@ -379,6 +390,7 @@ impl Fleet {
                     self.comes(access.request.client, true);
                 }
             }
+            Happens::Cheat(client) => self.cheats(client),
             Happens::Look(id) => self.looks(id),
             Happens::GiveUp(id) => self.gives_up(id),
             Happens::Done(node, _) => {
@@ -428,11 +440,26 @@ impl Fleet {
         let Some(limit) = self.setup.shared else {
             return;
         };
-        let of = |node: &Node| node.agent.gate.rights.max(node.state.permits().running());
-        let living = self.nodes.iter().filter(|node| node.lives);
-        let in_force = living.map(of).sum();
+        let of = |node: &Node| {
+            let rights = node.agent.gate.rights.max(node.state.permits().running());
+            (node.number, rights)
+        };
+        let living = self.nodes.iter().filter(|node| node.lives).map(of);
+        let in_force = living.clone().map(|(_, rights)| rights).sum();
         self.counts.most_rights = self.counts.most_rights.max(in_force);
-        self.oracle.rights(in_force, limit, self.now);
+        self.oracle.rights(living, limit, self.now);
+    }
+
+    /// The world ends here: who has not been told anything by now is told too late.
+    pub fn ends(&mut self) {
+        let untold = self
+            .accesses
+            .iter()
+            .filter(|(_, access)| access.ran.is_none());
+        let oldest = untold.min_by_key(|(_, access)| access.came);
+        if let Some((id, after)) = oldest.map(|(id, access)| (*id, self.now - access.came)) {
+            self.oracle.answered(id, after);
+        }
     }
 
     fn lives_on(&self, node: usize, life: u64) -> bool {
@@ -468,9 +495,10 @@ impl Fleet {
             return;
         }
         let number = self.nodes[node].number;
+        let who = |life| Life { node: number, life };
         match message {
             Message::Ask(node, life, id, name) => {
-                let told = self.store.redeem(&name, number, self.now);
+                let told = self.store.redeem(&name, who(life), self.now);
                 self.send(node, true, Message::Asked(node, life, id, name, told));
             }
             Message::Asked(node, life, id, name, told) => {
@@ -481,7 +509,7 @@ impl Fleet {
             Message::Batch(node, life, batch) => {
                 let answer = self
                     .store
-                    .carry_out(number, &batch, self.now, self.setup.forget);
+                    .carry_out(who(life), &batch, self.now, self.setup.forget);
                 self.oracle.leased(answer.lease.as_ref(), number, self.now);
                 self.send(node, true, Message::Answer(node, life, Box::new(answer)));
             }

@@ -1,5 +1,6 @@
 //! Accesses at nodes. They are driven as in [`crate::world`]; where a ticket decides, the store is asked first.
 
+use super::setup::Flaw;
 use super::{ASKS, Access, Fleet, Happens, Message, Request, TAKES_UP, WAKE};
 use crate::house::{Simulated, arrival};
 use nap_core::fleet::guests::{Name, Told};
@@ -24,6 +25,12 @@ impl Access {
     pub(super) fn waits(&self) -> bool {
         self.at.state == AccessState::Waiting
     }
+
+    /// The name of a ticket that it brought: a guest's has no slot here.
+    fn name_of(&self, ticket: &Ticket) -> Option<Name> {
+        let own = self.tickets.iter().find(|own| own.id == ticket.id);
+        own.map(Name::of)
+    }
 }
 
 impl Fleet {
@@ -47,12 +54,16 @@ impl Fleet {
             child,
             at,
             came: self.now,
+            ran: None,
             tickets: tickets.collect(),
             asked: None,
+            asked_at: self.now,
             told: None,
             request,
         };
-        if let Some(visitor) = self.visitors.get_mut(access.request.client as usize) {
+        if let Some(visitor) = self.visitors.get_mut(access.request.client as usize)
+            && visitor.client.post == access.request.post
+        {
             visitor.current = id;
         }
         let mut access = access;
@@ -77,18 +88,18 @@ impl Fleet {
             Verdict::Run(_) => {
                 // Only where its ticket decided it has run for that.
                 if let (Some(ticket), Some(_)) = (redeemed, access.told) {
-                    self.counts_for(&access, &ticket);
+                    self.counts_for(&access, &ticket, true);
                 }
                 self.runs(id, access);
             }
             Verdict::Wait(seat) => {
                 if let (true, Some(ticket)) = (seat.re_access, seat.redeemed) {
-                    self.counts_for(&access, &ticket);
+                    self.counts_for(&access, &ticket, false);
                 }
                 self.waits(id, access);
             }
             Verdict::Refuse(refusal) => {
-                if refusal.reason == Reason::Broken {
+                if matches!(refusal.reason, Reason::Broken | Reason::Deferred) {
                     let newcomers = self.newcomers(node);
                     let number = self.nodes[node].number;
                     self.oracle.refused(id, number, newcomers);
@@ -96,7 +107,7 @@ impl Fleet {
                 if let (Some(ticket), Some(_)) = (redeemed, access.told)
                     && refusal.ticket.is_some()
                 {
-                    self.counts_for(&access, &ticket);
+                    self.counts_for(&access, &ticket, true);
                 }
                 self.refused(id, &access, &refusal);
             }
@@ -109,13 +120,12 @@ impl Fleet {
         }
     }
 
-    /// The oracle is told that the access came in for its ticket's sake.
-    fn counts_for(&mut self, access: &Access, ticket: &Ticket) {
+    /// The oracle is told that the access came in for its ticket's sake. `ran`: it does not wait.
+    fn counts_for(&mut self, access: &Access, ticket: &Ticket, ran: bool) {
         let number = self.nodes[access.node].number;
-        let own = access.tickets.iter().find(|own| own.id == ticket.id);
-        if let Some(own) = own {
+        if let Some(name) = access.name_of(ticket) {
             let silent = matches!(access.told, Some((_, Told::Silent)));
-            self.oracle.counted(Name::of(own), number, silent, self.now);
+            self.oracle.counted(name, number, silent, ran, self.now);
         }
     }
 
@@ -133,7 +143,7 @@ impl Fleet {
     }
 
     fn asks(&mut self, id: u32, mut access: Access, name: Name) {
-        access.asked = Some(name);
+        (access.asked, access.asked_at) = (Some(name), self.now);
         let (node, life, child) = (access.node, access.life, access.child);
         self.counts.asked += 1;
         if self.nodes[node].agent.away {
@@ -148,6 +158,9 @@ impl Fleet {
     }
 
     pub(super) fn hears_nothing(&mut self, id: u32) {
+        if self.setup.flaw == Some(Flaw::Hangs) {
+            return;
+        }
         let awaits = |access: &&Access| access.told.is_none();
         let asked = self.accesses.get(&id).filter(awaits);
         let asked = asked.and_then(|access| Some((access.node, access.asked?)));
@@ -173,6 +186,7 @@ impl Fleet {
             *asking = asking.saturating_sub(1);
         }
         access.told = Some((name, told));
+        self.oracle.asked(id, self.now - access.asked_at);
         if told == Told::Mine {
             let now = self.now;
             self.nodes[node].is_given(&name, now);
@@ -204,9 +218,15 @@ impl Fleet {
         }
     }
 
-    fn runs(&mut self, id: u32, access: Access) {
+    fn runs(&mut self, id: u32, mut access: Access) {
+        access.ran = Some(self.now);
         self.has(&access);
         self.oracle.answered(id, self.now - access.came);
+        let ticket = access.at.ticket().map(Ticket::plain);
+        if let Some(name) = ticket.and_then(|ticket| access.name_of(&ticket)) {
+            let number = self.nodes[access.node].number;
+            self.oracle.ran(&name, number, self.now);
+        }
         let work_s = self.setup.service.draw(&mut self.work);
         let node = access.node;
         self.nodes[node].server.begin(id, work_s, self.now);
@@ -258,12 +278,18 @@ impl Fleet {
         let mut house = self.house(&access);
         access.at.gone(&mut house);
         let wakes = house.wakes;
-        for ticket in &access.tickets {
-            self.oracle.good_again(&Name::of(ticket));
-        }
+        self.left_unused(&access);
         self.wake(access.node, &wakes);
         self.cut_off(id, &access.request);
         self.takes_up(access.node);
+    }
+
+    /// It has left before it ran.
+    fn left_unused(&mut self, access: &Access) {
+        let number = self.nodes[access.node].number;
+        for ticket in &access.tickets {
+            self.oracle.good_again(&Name::of(ticket), number);
+        }
     }
 
     pub(super) fn finishes(&mut self, id: u32) {
@@ -290,6 +316,9 @@ impl Fleet {
         let gone: Vec<u32> = gone.map(|(id, _)| *id).collect();
         for id in gone {
             if let Some(access) = self.accesses.remove(&id) {
+                if access.waits() {
+                    self.left_unused(&access);
+                }
                 self.nodes[node].server.abort(id, self.now);
                 self.cut_off(id, &access.request);
             }

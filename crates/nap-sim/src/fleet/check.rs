@@ -60,8 +60,12 @@ pub struct FleetTally {
     pub broken: [u64; 4],
     /// put off,
     pub deferred: [u64; 4],
-    /// let in after the bound, application's time included.
+    /// let in after the bound, application's time included,
     pub slow: [u64; 4],
+    /// that stood in the kernel for want of a worker;
+    pub stood: [u64; 4],
+    /// and the longest of it.
+    pub stood_longest: [Micros; 4],
     /// Presented at another node than the seller's.
     pub abroad: u64,
     /// Told that an access with it is under way elsewhere.
@@ -93,6 +97,8 @@ impl FleetTally {
             abroad,
             asked,
             silent,
+            stood,
+            stood_longest,
             ..
         } = fleet.counts;
         let at = family as usize;
@@ -104,6 +110,8 @@ impl FleetTally {
         self.broken[at] += broken;
         self.deferred[at] += deferred;
         self.slow[at] += slow;
+        self.stood[at] += stood;
+        self.stood_longest[at] = self.stood_longest[at].max(stood_longest);
         self.abroad += abroad;
         self.under_way += under_way;
         let gave_way = fleet
@@ -129,9 +137,15 @@ pub fn world(
     events: u64,
     tally: &mut FleetTally,
 ) -> Result<u64, Failure> {
-    let family = Family::of(seed);
-    let mut fleet = Fleet::new(random(seed, most_nodes));
+    watch(random(seed, most_nodes), events, tally)
+}
+
+/// The same for a world that is made of this.
+fn watch(setup: FleetSetup, events: u64, tally: &mut FleetTally) -> Result<u64, Failure> {
+    let (seed, family) = (setup.seed, Family::of(setup.seed));
+    let mut fleet = Fleet::new(setup);
     while fleet.happened < events && fleet.step() {}
+    fleet.ends();
     if fleet.oracle.failure.is_none()
         && matches!(family, Family::Sticky | Family::Usual)
         && fleet.counts.broken != 0
@@ -261,6 +275,7 @@ pub fn random(seed: u64, most_nodes: u8) -> FleetSetup {
             true => faults(rng, nodes, family),
             false => Vec::new(),
         },
+        flaw: None,
     }
 }
 
@@ -333,7 +348,48 @@ fn faults(rng: &mut Rng, nodes: u8, family: Family) -> Vec<(Micros, Fault)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::setup::Flaw;
     use super::*;
+
+    /// What the oracle says of the first of some worlds of this family in which it finds anything. The store is away
+    /// and loses what it knows, and used tickets are presented again.
+    fn found(flaw: Option<Flaw>, family: Family) -> String {
+        let lost = [
+            (8, Fault::Forgets),
+            (16, Fault::Loses),
+            (24, Fault::Forgets),
+        ];
+        let lost = lost.map(|(s, fault)| (Micros::from_secs(s), fault));
+        let most = if flaw.is_some() { 20 } else { 2 };
+        let mut worlds = (0..most).map(|n| {
+            let mut setup = random(4 * n + family as u64, 5);
+            (setup.flaw, setup.manners.fake) = (flaw, 0.5);
+            setup.faults.extend(lost);
+            watch(setup, 20_000, &mut FleetTally::default())
+        });
+        let failure = worlds.find_map(Result::err);
+        failure.map_or("nothing".to_owned(), |failure| failure.why)
+    }
+
+    #[test]
+    fn the_oracle_finds_each_deliberate_flaw() {
+        for (flaw, family, sentence) in [
+            (Flaw::GivesToAll, Family::Usual, "counted at"),
+            (Flaw::HearsNoMarks, Family::Usual, "counted at"),
+            (Flaw::ForgetsGuests, Family::Usual, "in one life of a node"),
+            (Flaw::LeasesTwice, Family::Usual, "leased twice"),
+            (Flaw::LeasesAtOnce, Family::Usual, "leased twice"),
+            (Flaw::LeasesBeyond, Family::Usual, "is oversold"),
+            (Flaw::GrantsMore, Family::Shared, "rights of"),
+            (Flaw::Hangs, Family::Usual, "waited for the store"),
+        ] {
+            let why = found(Some(flaw), family);
+            assert!(why.contains(sentence), "{flaw:?}: {why}");
+        }
+        for family in [Family::Usual, Family::Shared] {
+            assert_eq!(found(None, family), "nothing");
+        }
+    }
 
     /// The long run is `nap-sim check --nodes 20`.
     #[test]

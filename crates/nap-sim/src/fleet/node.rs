@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::agent::Agent;
-use super::setup::FleetSetup;
+use super::setup::{Flaw, FleetSetup};
 use crate::server::Server;
 use crate::state::State;
 use nap_core::fleet::claims::in_ppm;
@@ -64,7 +64,11 @@ impl Node {
             // None, until it has asked.
             state.permits().set_rights(0);
         }
-        state.guests = vec![GuestSet::default(); GUESTS].into();
+        let guests = match setup.flaw {
+            Some(Flaw::ForgetsGuests) => 0,
+            _ => GUESTS,
+        };
+        state.guests = vec![GuestSet::default(); guests].into();
         let one: &'static [Stake] = &[Stake::EMPTY];
         state.stakes = one.into();
         let stake = &mut state.stakes[0];

@@ -46,6 +46,27 @@ pub enum Fault {
     Loses,
 }
 
+/// A deliberate fault of what is simulated: the oracle has to find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// The store gives a ticket to everybody who asks,
+    GivesToAll,
+    /// and hears nothing of tickets that are used.
+    HearsNoMarks,
+    /// Nodes forget their guests.
+    ForgetsGuests,
+    /// The store leases the same places again,
+    LeasesTwice,
+    /// or, after a fail-over, before nodes have told what they hold,
+    LeasesAtOnce,
+    /// or more than a slot has.
+    LeasesBeyond,
+    /// It grants one right more than there is.
+    GrantsMore,
+    /// A request waits for the store for as long as it takes.
+    Hangs,
+}
+
 /// A fleet's world.
 #[derive(Clone, Debug)]
 pub struct FleetSetup {
@@ -87,6 +108,8 @@ pub struct FleetSetup {
     pub forget: Micros,
     /// What goes wrong, and when.
     pub faults: Vec<(Micros, Fault)>,
+    /// What is wrong with it.
+    pub flaw: Option<Flaw>,
 }
 
 impl FleetSetup {

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::oracle::Life;
+use super::setup::Flaw;
 use nap_core::fleet::exchange::{Answer, Batch, Cells, GateBeat, LeaseAsk, Notice, Tale};
 use nap_core::fleet::guests::{Name, Told, Use};
-use nap_core::fleet::lease::{FleetSlot, Lease};
+use nap_core::fleet::lease::{self, FleetSlot, Lease};
 use nap_core::fleet::member::SILENT;
 use nap_core::fleet::notes::Event;
 use nap_core::fleet::rights::{LEARNING, Rights};
@@ -14,11 +16,13 @@ use nap_core::nap::ledger::{cell_from, cell_of};
 
 #[derive(Clone, Debug, Default)]
 struct Data {
-    marks: HashMap<Name, (u8, Use)>,
+    marks: HashMap<Name, (Life, Use)>,
     open: BTreeMap<u64, i64>,
     begins: BTreeMap<u64, i64>,
-    beats: BTreeMap<u8, (GateBeat, Micros)>,
-    applied: BTreeMap<u8, u64>,
+    /// Of which life of each node, what, and when.
+    beats: BTreeMap<u8, (u64, GateBeat, Micros)>,
+    /// The last message of each life that was carried out.
+    applied: HashMap<Life, u64>,
     inbox: BTreeMap<u8, Vec<Notice>>,
     /// How many of a node's notices were in its last answer.
     noticed: BTreeMap<u8, usize>,
@@ -37,6 +41,8 @@ pub struct Store {
     limit: u32,
     /// Nobody hears it.
     pub away: bool,
+    /// Nothing is leased before.
+    leases_from: Micros,
     /// Made anew when it is emptied,
     pub epoch: u64,
     /// and with each primary.
@@ -49,6 +55,7 @@ pub struct Store {
     pub leases: u64,
     /// Tickets found to have been used at two nodes.
     pub twice: u64,
+    flaw: Option<Flaw>,
 }
 
 /// How much a fail-over loses.
@@ -56,7 +63,8 @@ const LOST: Micros = Micros::from_millis(800);
 
 impl Store {
     /// An empty store, and c of all nodes.
-    pub fn new(limit: u32) -> Store {
+    pub fn new(limit: u32, flaw: Option<Flaw>) -> Store {
+        let limit = limit + u32::from(flaw == Some(Flaw::GrantsMore));
         Store {
             data: Data {
                 rights: Rights::new(limit, Micros::ZERO),
@@ -66,12 +74,14 @@ impl Store {
             keeps: false,
             limit,
             away: false,
+            leases_from: Micros::ZERO,
             epoch: 1,
             run: 1,
             commands: 0,
             marked: 0,
             leases: 0,
             twice: 0,
+            flaw,
         }
     }
 
@@ -82,6 +92,7 @@ impl Store {
             ..Data::default()
         };
         self.kept.clear();
+        self.learns(now);
         self.epoch += 1;
     }
 
@@ -93,7 +104,16 @@ impl Store {
         }
         self.kept.clear();
         self.data.rights.learns(now + LEARNING);
+        self.learns(now);
         self.run += 1;
+    }
+
+    fn learns(&mut self, now: Micros) {
+        let learns = match self.flaw {
+            Some(Flaw::LeasesAtOnce) => Micros::ZERO,
+            _ => lease::LEARNING,
+        };
+        self.leases_from = now + learns;
     }
 
     /// How many rights nodes hold, as far as it knows.
@@ -105,16 +125,20 @@ impl Store {
     fn alive(&self, now: Micros) -> impl Iterator<Item = (u8, GateBeat)> {
         let alive = self.data.beats.iter();
         alive
-            .filter(move |(_, (_, heard))| *heard + SILENT > now)
-            .map(|(node, (beat, _))| (*node, *beat))
+            .filter(move |(_, (_, _, heard))| *heard + SILENT > now)
+            .map(|(node, (_, beat, _))| (*node, *beat))
     }
 
     /// A holder comes to `me`: is the ticket still good?
-    pub fn redeem(&mut self, name: &Name, me: u8, now: Micros) -> Told {
+    pub fn redeem(&mut self, name: &Name, me: Life, now: Micros) -> Told {
         self.commands += 1;
+        let gives = self.flaw == Some(Flaw::GivesToAll);
         match self.data.marks.get(name).copied() {
-            Some((node, used)) if node != me => {
-                let lives = self.alive(now).any(|(alive, _)| alive == node);
+            Some((at, used)) if at != me && !gives => {
+                // A node that has started again does not know who waited there before.
+                let beat = self.data.beats.get(&at.node);
+                let lives =
+                    beat.is_some_and(|(life, _, heard)| *life == at.life && *heard + SILENT > now);
                 match used {
                     Use::Used => return Told::Used,
                     Use::Waits if lives => return Told::Waits,
@@ -127,10 +151,10 @@ impl Store {
         Told::Mine
     }
 
-    fn mark(&mut self, name: &Name, me: u8, used: Use) {
+    fn mark(&mut self, name: &Name, me: Life, used: Use) {
         self.marked += 1;
         let before = self.data.marks.insert(*name, (me, used));
-        if before.is_none_or(|(node, _)| node != me) && name.node != me {
+        if before.is_none_or(|(at, _)| at != me) && name.node != me.node {
             self.data.inbox.entry(name.node).or_default().push(Notice {
                 name: *name,
                 redeemed: true,
@@ -139,7 +163,8 @@ impl Store {
     }
 
     /// All that a node sends at a time.
-    pub fn carry_out(&mut self, me: u8, batch: &Batch, now: Micros, forget: Micros) -> Answer {
+    pub fn carry_out(&mut self, who: Life, batch: &Batch, now: Micros, forget: Micros) -> Answer {
+        let me = who.node;
         self.commands += 1;
         if self.keeps {
             let due = self
@@ -151,9 +176,9 @@ impl Store {
                 self.kept.retain(|(at, _)| *at + Micros::from_secs(3) > now);
             }
         }
-        let new = self.data.applied.get(&me).copied().unwrap_or(0) < batch.seq;
+        let new = self.data.applied.get(&who).copied().unwrap_or(0) < batch.seq;
         if new {
-            self.data.applied.insert(me, batch.seq);
+            self.data.applied.insert(who, batch.seq);
             // The last answer has arrived.
             let noticed = self.data.noticed.remove(&me).unwrap_or(0);
             if let Some(inbox) = self.data.inbox.get_mut(&me) {
@@ -167,10 +192,10 @@ impl Store {
                     .any(|tale| tale.event.is_some_and(settles)),
             );
             for note in &batch.tales {
-                self.note(me, note);
+                self.note(who, note);
             }
         }
-        self.data.beats.insert(me, (batch.beat, now));
+        self.data.beats.insert(me, (who.life, batch.beat, now));
         for lease in &batch.holds {
             let slot = self
                 .data
@@ -204,7 +229,10 @@ impl Store {
             at: now,
             notices,
             members: batch.exchanges.then(|| self.members(now)),
-            lease: batch.lease.and_then(|ask| self.lease(&ask)),
+            lease: match now < self.leases_from {
+                true => None,
+                false => batch.lease.and_then(|ask| self.lease(&ask)),
+            },
             granted,
             over,
             fair: self.data.rights.fair(me),
@@ -212,7 +240,7 @@ impl Store {
         }
     }
 
-    fn note(&mut self, me: u8, note: &Tale) {
+    fn note(&mut self, me: Life, note: &Tale) {
         if let Some((from, to)) = note.window {
             let by = if note.more { 1 } else { -1 };
             for cell in cell_of(from)..cell_from(to) {
@@ -224,14 +252,15 @@ impl Store {
             .data
             .marks
             .get(&note.name)
-            .is_none_or(|(node, _)| *node == me);
+            .is_none_or(|(at, _)| *at == me);
         match note.event {
+            Some(Event::Waits | Event::Runs) if self.flaw == Some(Flaw::HearsNoMarks) => {}
             Some(Event::Waits | Event::Runs) if !mine => self.twice += 1,
             Some(Event::Waits) => self.mark(&note.name, me, Use::Waits),
             Some(Event::Runs) => self.mark(&note.name, me, Use::Used),
             Some(Event::Left | Event::Unused) if mine => {
                 self.marked += 1;
-                if self.data.marks.remove(&note.name).is_some() && note.name.node != me {
+                if self.data.marks.remove(&note.name).is_some() && note.name.node != me.node {
                     self.data
                         .inbox
                         .entry(note.name.node)
@@ -277,7 +306,13 @@ impl Store {
                 .slots
                 .entry(number)
                 .or_insert_with(|| FleetSlot::new(number, ask.period, ask.capacity));
-            if let Some(lease) = slot.lease(ask.from, ask.wanted) {
+            let next = slot.next;
+            if let Some(mut lease) = slot.lease(ask.from, ask.wanted) {
+                match self.flaw {
+                    Some(Flaw::LeasesTwice) => slot.next = next,
+                    Some(Flaw::LeasesBeyond) => lease.places += slot.capacity,
+                    _ => {}
+                }
                 return Some(lease);
             }
         }

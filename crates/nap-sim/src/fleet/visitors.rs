@@ -1,7 +1,8 @@
 //! Visitors of a fleet: where they come, what they bring, and what an answer means to them.
 
+use super::oracle::SLACK;
 use super::setup::Returns;
-use super::{Access, Fleet, Happens, RECONNECT, Request};
+use super::{Access, CHEATS, Fleet, Happens, RECONNECT, Request};
 use crate::crowd::Move;
 use nap_core::fleet::guests::Told;
 use nap_core::micros::Micros;
@@ -11,6 +12,10 @@ use nap_core::room::verdict::{Reason, Refusal};
 
 /// A ticket that is presented so little before its prime window ends may be late by another clock.
 const EDGE: Micros = Micros::from_millis(100);
+/// The post of a request that no visitor waits for.
+const CHEAT: u32 = u32::MAX;
+/// Who has not been taken up after this stands in the kernel for want of a worker.
+const STOOD: Micros = Micros::from_millis(20);
 
 impl Fleet {
     pub(super) fn comes(&mut self, n: u32, second: bool) {
@@ -47,10 +52,32 @@ impl Fleet {
             // Two accesses with it: one of them may be told so.
             self.visitors[n as usize].broken_off = ticket.id;
         }
+        self.arrives_somewhere(request);
+    }
+
+    /// The visitor's spent ticket comes again, alone; nobody waits for the answer.
+    pub(super) fn cheats(&mut self, n: u32) {
+        let Some(spent) = self.visitors[n as usize].client.spent else {
+            return;
+        };
+        self.arrives_somewhere(Request {
+            client: n,
+            post: CHEAT,
+            sent: self.now,
+            tickets: vec![spent],
+            prime: None,
+        });
+    }
+
+    fn arrives_somewhere(&mut self, request: Request) {
+        let n = request.client;
         let node = self.balanced(n);
         if !self.nodes[node].lives {
             // The connection is reset.
-            return self.again_soon(n);
+            if request.post != CHEAT {
+                self.again_soon(n);
+            }
+            return;
         }
         match self.idle_child(node) {
             Some(child) => self.accepted(request, node, child),
@@ -63,7 +90,8 @@ impl Fleet {
         self.events.at(self.now + after, Happens::Come(n));
     }
 
-    /// Its answer is there: a prime ticket that was presented is kept, put off or broken.
+    /// Its answer is there: a prime ticket that was presented is kept, put off or broken. It is broken, too, if its access
+    /// stood in the kernel for so long that it ran, or was put off, after the bound.
     fn judge(&mut self, access: &Access, refusal: Option<&Refusal>) {
         let request = &access.request;
         let Some(ticket) = request.prime else { return };
@@ -77,12 +105,20 @@ impl Fleet {
         let counts = &mut self.counts;
         counts.presented += 1;
         counts.abroad += u64::from(ticket.node != self.nodes[access.node].number);
+        // Until a worker took it up it stood in the kernel; that is part of the bound, whatever the room can do about it.
+        let stood = access.came - request.sent;
+        counts.stood += u64::from(stood > STOOD);
+        counts.stood_longest = counts.stood_longest.max(stood);
+        let in_time = |at: Micros| at - request.sent <= self.setup.terms.bound + SLACK;
         let again =
             refusal.is_some_and(|refusal| refusal.ticket.is_some_and(|own| own.id == ticket.id));
         match refusal {
+            None if !access.ran.is_some_and(in_time) => counts.broken += 1,
             None if self.now - request.sent <= self.setup.terms.bound => counts.kept += 1,
             None => counts.slow += 1,
-            Some(refusal) if refusal.reason == Reason::Deferred => counts.deferred += 1,
+            Some(refusal) if refusal.reason == Reason::Deferred && in_time(self.now) => {
+                counts.deferred += 1
+            }
             // Another access of this visitor has it: in a second tab, or at a node that died, or whose connection broke.
             Some(refusal) if under_way && (elsewhere || refusal.reason == Reason::Used) => {
                 counts.under_way += 1;
@@ -106,7 +142,12 @@ impl Fleet {
             let own = request.tickets.iter().find(|own| own.id == ticket.id);
             client.spent = own.copied();
             client.jar = client.jar.filter(|own| own.id != ticket.id);
+            if request.post != CHEAT && self.manners.chance(self.setup.manners.fake) {
+                let at = self.now + Micros(self.manners.below(CHEATS.0));
+                self.events.at(at, Happens::Cheat(request.client));
+            }
         }
+        let client = &mut self.visitors[request.client as usize].client;
         if client.post != request.post || client.finished.is_some() {
             return;
         }

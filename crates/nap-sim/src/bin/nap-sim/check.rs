@@ -92,8 +92,14 @@ fn of_fleets(options: &CheckOptions, nodes: u8) -> ExitCode {
             for family in Family::ALL {
                 let at = family as usize;
                 println!(
-                    "{family:?}: of {} prime tickets presented {} broken, {} put off, {} answered after the bound",
-                    tally.presented[at], tally.broken[at], tally.deferred[at], tally.slow[at],
+                    "{family:?}: of {} prime tickets presented {} broken, {} put off, {} answered after the bound; {} stood in \
+                     the kernel, {:?} at most",
+                    tally.presented[at],
+                    tally.broken[at],
+                    tally.deferred[at],
+                    tally.slow[at],
+                    tally.stood[at],
+                    tally.stood_longest[at],
                 );
             }
             ExitCode::SUCCESS

@@ -163,6 +163,7 @@ fn crowd_of(nodes: u8, options: &ScaleOptions) -> FleetSetup {
         shared: None,
         forget: Micros::from_secs(30),
         faults: Vec::new(),
+        flaw: None,
     }
 }
 
