@@ -135,7 +135,7 @@ fn due(lane: &Lane, debt: f64) -> Due {
 
 /// Forgives all debts of a client and its network, by any limits; false: they owed nothing.
 pub fn forgive(address: [u8; 16]) -> bool {
-    in_force().is_some_and(|till| till.forgive(address))
+    in_force().is_some_and(|till| till.forgive(address, now_ns()))
 }
 
 /// What all clients together owe; None: nobody is charged.

@@ -59,6 +59,11 @@ impl Horizons {
         self.lanes.get(..self.n).unwrap_or(&[])
     }
 
+    /// How long each bucket takes to be paid, nanoseconds; 0: there is none.
+    pub fn rooms_ns(&self) -> [u64; HORIZONS] {
+        std::array::from_fn(|i| self.lanes().get(i).map_or(0, |lane| lane.room_ns))
+    }
+
     /// What a window carries at most, as a multiple of what its bucket holds.
     pub fn windows(&self) -> f64 {
         1.0 / self.share

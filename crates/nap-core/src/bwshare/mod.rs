@@ -15,6 +15,7 @@
 //! | [`table`] | the debts of all clients, and what happens when there are too many | 6 |
 //! | [`trace`] | what clients have done, for the administrator | 6 |
 //! | [`visit`] | a request from its charge to its end: table and trace together | 6 |
+//! | [`untold`] | what debts have grown by that a fleet has not been told | 6 |
 //! | [`till`] | the driver: limits in force, client and network, excuses, what pages read | 6 |
 //!
 //! Times are nanoseconds of inside time (`_ns`): at a gigabyte a second a byte is one of them.
@@ -27,6 +28,7 @@ pub mod service;
 pub mod table;
 pub mod till;
 pub mod trace;
+pub mod untold;
 pub mod visit;
 
 /// Nanoseconds in a second.

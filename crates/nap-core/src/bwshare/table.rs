@@ -110,7 +110,8 @@ pub struct Stripe {
     entries: [[Entry; WAYS]; BUCKETS],
 }
 
-type At = (usize, usize);
+/// Where an entry lies: its bucket and its way.
+pub(super) type At = (usize, usize);
 
 /// The stripe of `n` in which a key is.
 pub fn stripe_of(key: u64, n: usize) -> usize {
@@ -163,6 +164,7 @@ impl Stripe {
             key,
             stripe: self,
             trace: None,
+            untold: None,
             limits,
             now_ns,
         }
@@ -179,18 +181,6 @@ impl Stripe {
     pub fn account(&self, key: u64) -> Account {
         self.find(key)
             .map_or(Account::default(), |at| self.entry(at).account)
-    }
-
-    /// Clears what it owes. True: it owed something.
-    pub fn forgive(&mut self, key: u64) -> bool {
-        let mut owed = false;
-        for key in [key, key | 1] {
-            if let Some(at) = self.find(key) {
-                owed |= self.account(key) != Account::default();
-                self.entry_mut(at).account = Account::default();
-            }
-        }
-        owed
     }
 
     /// Limits have changed: debts stay the same amount. `ratios`: for each key's tag, how many
@@ -264,7 +254,7 @@ impl Stripe {
         }
     }
 
-    /// A client without an entry gets one, if there is anything to keep.
+    /// A client without an entry gets one, if there is anything to keep: where it lies.
     #[inline(never)]
     pub(super) fn begin<R>(
         &mut self,
@@ -272,27 +262,40 @@ impl Stripe {
         limits: &Limits,
         now: u64,
         act: impl FnOnce(&mut Account) -> R,
-    ) -> R {
+    ) -> (R, Option<At>) {
         let mut account = Account::default();
         let result = act(&mut account);
-        if account.has_anything() {
+        let kept = account.has_anything().then(|| {
             if key & 1 == 0 {
                 account.begin_returned(now);
             }
             let at = self.place(key, limits, now);
             *self.entry_mut(at) = Entry { key, account };
-        }
-        result
+            at
+        });
+        (result, kept)
     }
 
     #[inline(always)]
     pub(super) fn known(&mut self, key: u64) -> Option<&mut Account> {
         let at = self.find(key)?;
-        Some(&mut self.entry_mut(at).account)
+        Some(self.account_at(at))
+    }
+
+    /// The account of an entry that was found.
+    #[inline(always)]
+    pub(super) fn account_at(&mut self, at: At) -> &mut Account {
+        &mut self.entry_mut(at).account
+    }
+
+    /// What lies at this place.
+    pub(super) fn entry_at(&self, at: At) -> (u64, Account) {
+        let entry = self.entry(at);
+        (entry.key, entry.account)
     }
 
     #[inline(always)]
-    fn find(&self, key: u64) -> Option<At> {
+    pub(super) fn find(&self, key: u64) -> Option<At> {
         let way = |bucket: usize| {
             let ways = self.entries.get(bucket)?;
             let way = ways.iter().position(|entry| entry.key == key)?;

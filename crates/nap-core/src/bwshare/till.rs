@@ -24,6 +24,7 @@ use super::limits::{DebtAnswer, Limits};
 use super::service::Service;
 use super::table::{CLIENTS, Stripe, stripe_of};
 use super::trace::{TraceSet, set_of};
+use super::untold::Untold;
 use super::visit::Visit;
 use crate::micros::Micros;
 use charge::{Charge, Reservation, flag};
@@ -41,6 +42,16 @@ pub trait Books {
 
     /// Acts on the stripe of this number and on its trace sets. None: its lock cannot be taken.
     fn at<R>(&self, at: usize, act: impl FnOnce(&mut Stripe, &mut [TraceSet]) -> R) -> Option<R>;
+
+    /// The same, with what the fleet has not been told of this stripe; None: there is no fleet. If something is due
+    /// afterwards, it sees to it that the fleet is told.
+    fn at_told<R>(
+        &self,
+        at: usize,
+        act: impl FnOnce(&mut Stripe, &mut [TraceSet], Option<&mut Untold>) -> R,
+    ) -> Option<R> {
+        self.at(at, |stripe, trace| act(stripe, trace, None))
+    }
 
     /// By how much the rates of a service are lowered, in millionths.
     fn lowered(&self, service: usize) -> [u32; HORIZONS];
@@ -64,7 +75,7 @@ pub trait Books {
         })
     }
 
-    /// Acts on what this key may owe by these limits. None: its lock cannot be taken.
+    /// Acts on what this key may owe by these limits; the fleet is not told. None: its lock cannot be taken.
     #[inline]
     fn visit<R>(
         &self,
@@ -78,6 +89,29 @@ pub trait Books {
                 key,
                 stripe,
                 trace,
+                untold: None,
+                limits,
+                now_ns,
+            })
+        })
+    }
+
+    /// The same, and the fleet is told when it is due.
+    #[inline]
+    fn visit_told<R>(
+        &self,
+        key: u64,
+        limits: &Limits,
+        now_ns: u64,
+        act: impl FnOnce(&mut Visit<'_>) -> R,
+    ) -> Option<R> {
+        self.at_told(stripe_of(key, self.stripes()), |stripe, trace, untold| {
+            let set = set_of(key, trace.len());
+            act(&mut Visit {
+                key,
+                stripe,
+                trace: trace.get_mut(set),
+                untold,
                 limits,
                 now_ns,
             })
@@ -247,8 +281,8 @@ impl<B: Books> Till<B> {
         (charge.key != 0).then(|| Charging::by(self, limit, charge, now_ns))
     }
 
-    /// Acts in the client's own stripe if there is nothing else to charge: no steered horizons, and no network
-    /// beyond the client itself. True: it is done.
+    /// Acts in the client's own stripe if there is nothing else to do: no steered horizons, no fleet to be told, and no
+    /// network beyond the client itself. True: it is done.
     #[inline(always)]
     fn quickly(
         &self,
@@ -257,7 +291,7 @@ impl<B: Books> Till<B> {
         now_ns: u64,
         act: impl FnOnce(&mut Visit<'_>) -> bool,
     ) -> bool {
-        if charge.wide != 0 || limit.service.is_some() {
+        if charge.wide != 0 || !limit.quick {
             return false;
         }
         let done = (self.books).visit(charge.key, &limit.limits[0], now_ns, act);

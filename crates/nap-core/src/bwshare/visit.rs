@@ -1,11 +1,12 @@
 //! [`Visit`]: a request from its charge to its end, in its client's stripe and trace row.
 
-use super::account::{Account, BYTES, Reserved};
+use super::account::{Account, BYTES, LANES, Reserved};
 use super::client::Client;
 use super::limits::{Debt, DebtAnswer, Limits};
 use super::service::TEST_NS;
 use super::table::{Stripe, add};
 use super::trace::{TraceRow, TraceSet};
+use super::untold::Untold;
 
 /// How many times the maxima a session's member may owe.
 pub const BEYOND: u64 = 4;
@@ -18,6 +19,8 @@ pub struct Visit<'a> {
     pub stripe: &'a mut Stripe,
     /// Its trace set; None: nothing is traced. Networks have no rows.
     pub trace: Option<&'a mut TraceSet>,
+    /// What the fleet has not been told of this stripe; None: there is no fleet, or nothing is charged.
+    pub untold: Option<&'a mut Untold>,
     /// What the client may owe.
     pub limits: &'a Limits,
     /// Now.
@@ -109,11 +112,9 @@ impl Visit<'_> {
         if !limits.horizons.is_empty() {
             horizons = (self.stripe).horizons(self.key, &limits.horizons, now, counted);
         }
-        let enter = |account: &mut Account| account.enter_beside(horizons, limits, now);
-        match self.stripe.known(self.key) {
-            Some(account) => enter(account),
-            None => self.stripe.begin(self.key, limits, now, enter),
-        }
+        self.change_at(self.key, now, |account| {
+            account.enter_beside(horizons, limits, now)
+        })
     }
 
     /// Charges one file, whatever is owed.
@@ -185,10 +186,28 @@ impl Visit<'_> {
     #[inline(always)]
     fn change_of<R>(&mut self, key: u64, act: impl FnOnce(&mut Account, u64) -> R) -> R {
         let now = self.stripe.time(self.now_ns);
-        match self.stripe.known(key) {
-            Some(account) => act(account, now),
-            None => (self.stripe).begin(key, self.limits, now, |account| act(account, now)),
-        }
+        self.change_at(key, now, |account| act(account, now))
+    }
+
+    #[inline(always)]
+    fn change_at<R>(&mut self, key: u64, now: u64, act: impl FnOnce(&mut Account) -> R) -> R {
+        let Some(at) = self.stripe.find(key) else {
+            let (result, at) = self.stripe.begin(key, self.limits, now, act);
+            if let (Some(untold), Some(at)) = (self.untold.as_deref_mut(), at) {
+                let account = *self.stripe.account_at(at);
+                untold.note(at, [None, Some(account)], rooms(self.limits, key), now);
+            }
+            return result;
+        };
+        let account = self.stripe.account_at(at);
+        let Some(untold) = self.untold.as_deref_mut() else {
+            return act(account);
+        };
+        let before = *account;
+        let result = act(account);
+        let both = [before, *account].map(Some);
+        untold.note(at, both, rooms(self.limits, key), now);
+        result
     }
 
     #[inline(always)]
@@ -215,6 +234,19 @@ impl Visit<'_> {
         if let Some(row) = self.row() {
             add(&mut row.files, 1);
         }
+    }
+
+    /// Clears what is owed. True: that was something.
+    pub fn forgive(&mut self) -> bool {
+        let mut owed = false;
+        for key in [self.key, self.key | 1] {
+            if self.stripe.find(key).is_some() {
+                self.change_of(key, |account, _| {
+                    owed |= std::mem::take(account) != Account::default();
+                });
+            }
+        }
+        owed
     }
 
     /// The client was not let in; `dry`: would not have been.
@@ -266,6 +298,14 @@ impl Visit<'_> {
     }
 }
 
+/// How long each maximum of this key takes to be paid, nanoseconds; 0: there is no such debt.
+fn rooms(limits: &Limits, key: u64) -> [u64; LANES] {
+    match key & 1 {
+        0 => [limits.files.room_ns, limits.bytes.room_ns, 0],
+        _ => limits.horizons.rooms_ns(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,7 +333,7 @@ mod tests {
                 let client = client(who);
                 let [quick, full] = &mut sites;
                 let answers = [(quick, true), (full, false)].map(|((stripe, trace), quickly)| {
-                    let mut visit = Visit { key: client.key, stripe, trace: Some(trace), limits: &limits, now_ns };
+                    let mut visit = Visit { key: client.key, stripe, trace: Some(trace), untold: None, limits: &limits, now_ns };
                     if what == 0 {
                         let done = quickly && visit.bytes_quickly(amount);
                         if !done {
@@ -328,6 +368,7 @@ mod tests {
                     key: client.key,
                     stripe: &mut stripe,
                     trace: Some(&mut trace),
+                    untold: None,
                     limits: &limits,
                     now_ns: $now,
                 }

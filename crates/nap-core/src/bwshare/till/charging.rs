@@ -44,7 +44,7 @@ impl<'a, B: Books> Charging<'a, B> {
     #[inline]
     pub(super) fn own<R>(&self, act: impl FnOnce(&mut Visit<'_>) -> R) -> Option<R> {
         let limits = &self.limits()[0];
-        (self.till.books).visit(self.charge.key, limits, self.now_ns, act)
+        (self.till.books).visit_told(self.charge.key, limits, self.now_ns, act)
     }
 
     /// Acts in the stripe of the client's network, if the client has one.
@@ -53,7 +53,7 @@ impl<'a, B: Books> Charging<'a, B> {
             return None;
         }
         let limits = &self.limits()[1];
-        (self.till.books).visit(self.charge.wide, limits, self.now_ns, act)
+        (self.till.books).visit_told(self.charge.wide, limits, self.now_ns, act)
     }
 
     /// Charges the client, then its network, unless either owes too much.

@@ -22,6 +22,8 @@ pub struct Limit {
     pub link: Option<f64>,
     /// Where its service is kept; None: there are no horizons to steer.
     pub service: Option<usize>,
+    /// Who owes little is charged without a look at anything else: no horizons are steered, and no fleet is told.
+    pub quick: bool,
     /// Its keys have a tag of their own, so its debts are repriced when its rates change.
     pub alone: bool,
 }
@@ -37,6 +39,7 @@ impl Limit {
             shares: [0.0; HORIZONS],
             link: None,
             service: None,
+            quick: true,
             alone: false,
         }
     }

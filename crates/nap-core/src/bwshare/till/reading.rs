@@ -133,15 +133,15 @@ impl<B: Books> Till<B> {
     }
 
     /// Forgives all debts of a client and its network, by any limits; false: they owed nothing.
-    pub fn forgive(&self, address: [u8; 16]) -> bool {
+    pub fn forgive(&self, address: [u8; 16], now_ns: u64) -> bool {
         let mut owed = false;
         for limit in &self.limits {
             let client = self.client(limit, address);
-            for key in [client.key, client.wide]
-                .into_iter()
-                .filter(|key| *key != 0)
-            {
-                owed |= self.books.of(key, |stripe, _| stripe.forgive(key)) == Some(true);
+            let both = [client.key, client.wide].into_iter().zip(&limit.limits);
+            for (key, limits) in both.filter(|(key, _)| *key != 0) {
+                let forgiven =
+                    (self.books).visit_told(key, limits, now_ns, |visit| visit.forgive());
+                owed |= forgiven == Some(true);
             }
         }
         owed

@@ -318,7 +318,7 @@ fn the_pages_read_what_is_owed_and_may_be_forgiven() {
             .all(|row| row.owing.files == 3.0 && row.max[0] == 3.0)
     );
     assert_eq!(till.totals(S).in_debt, 3, "with the network");
-    assert!(till.forgive(v6(1)) && !till.forgive(v6(1)));
+    assert!(till.forgive(v6(1), S) && !till.forgive(v6(1), S));
     assert_eq!(till.totals(S).in_debt, 1);
 }
 
