@@ -104,6 +104,7 @@ fn segment() -> Segment {
         places: 1,
         stripes: stripes_for(CLIENTS, 1),
         trace_sets: 1,
+        untold: 0,
         executors: 0,
         flights: 0,
         session_sets: 0,

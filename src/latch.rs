@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const FREE: u32 = 0;
 /// The parent, or a process that is not httpd.
 const NO_CHILD: u32 = u32::MAX;
+/// The agent of a fleet's store.
+const AGENT: u32 = NO_CHILD - 1;
 
 /// Looks before we yield the processor to the holder.
 const SPINS: u32 = 200;
@@ -32,15 +34,20 @@ pub fn this_is_child(entry: u32) {
     OWN.store(holder(entry), Relaxed);
 }
 
+/// Says that this process is the agent. Likewise.
+pub fn this_is_agent() {
+    OWN.store(AGENT, Relaxed);
+}
+
 fn holder(entry: u32) -> u32 {
-    entry.saturating_add(1).min(NO_CHILD - 1)
+    entry.saturating_add(1).min(AGENT - 1)
 }
 
 /// The word. All zero = free.
 #[repr(C, align(16))]
 #[derive(Default)]
 pub struct Latch {
-    /// A child's entry + 1, or [`NO_CHILD`]; 0 = free.
+    /// A child's entry + 1, [`AGENT`] or [`NO_CHILD`]; 0 = free.
     holder: AtomicU32,
 }
 
@@ -91,7 +98,15 @@ impl Latch {
 
     /// Frees it from a dead child. Only the parent calls this, before the entry is used again.
     pub fn free_of(&self, entry: u32) {
-        let dead = holder(entry);
+        self.free_from(holder(entry));
+    }
+
+    /// Frees it from a dead agent. Only the parent calls this.
+    pub fn free_of_agent(&self) {
+        self.free_from(AGENT);
+    }
+
+    fn free_from(&self, dead: u32) {
         self.holder
             .compare_exchange(dead, FREE, AcqRel, Relaxed)
             .ok();
@@ -162,8 +177,15 @@ mod tests {
             assert!(waits.join().expect("no panic"), "the waiter has it now");
         });
         drop(latch.take(|_| true).expect("free"));
-        let _held = latch.take(|_| true).expect("free");
+        let held = latch.take(|_| true).expect("free");
         latch.free_of(3);
+        latch.free_of_agent();
         assert!(!latch.try_take(holder(5)), "not the dead one's");
+        drop(held);
+        assert!(latch.try_take(AGENT));
+        latch.free_of(u32::MAX);
+        assert!(!latch.try_take(NO_CHILD), "no child is the agent");
+        latch.free_of_agent();
+        assert!(latch.try_take(NO_CHILD));
     }
 }

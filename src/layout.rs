@@ -74,6 +74,8 @@ pub enum Kind {
     Trace = 13,
     /// How well the horizons of clients are served.
     Services = 14,
+    /// What the fleet has not been told of each stripe of debts.
+    Untold = 16,
     /// Each gate as a page of its room.
     Pages = 15,
     /// Each gate's limit, if the module finds it.
@@ -131,6 +133,8 @@ pub struct Own {
     pub head: usize,
     /// Of an entry of [`Kind::Services`].
     pub services: usize,
+    /// Of an entry of [`Kind::Untold`].
+    pub telling: usize,
     /// Of an entry of [`Kind::Desk`].
     pub desk: usize,
 }
@@ -150,6 +154,8 @@ pub struct Dims {
     pub stripes: u32,
     /// Trace sets that go with each of them.
     pub trace_sets: u32,
+    /// As many as there are stripes where a fleet is told of debts; else 0.
+    pub untold: u32,
     /// Members of balancers; 0: there are no tables for them.
     pub executors: u32,
     /// Requests they may have been given at a time.
@@ -187,6 +193,7 @@ impl Dims {
             (Kind::Debts, size_of::<Stripe>(), self.stripes),
             (Kind::Trace, size_of::<TraceSet>(), trace_sets),
             (Kind::Services, own.services, u32::from(self.stripes > 0)),
+            (Kind::Untold, own.telling, self.untold),
             (Kind::Pages, size_of::<Page>(), self.gates),
             (Kind::Pacing, size_of::<PageScheduler>(), self.gates),
             (Kind::Pacer, size_of::<Pacer>(), 1),
@@ -240,6 +247,7 @@ impl Section {
             Kind::Debts,
             Kind::Trace,
             Kind::Services,
+            Kind::Untold,
             Kind::Desk,
             Kind::Executors,
             Kind::Flights,

@@ -202,6 +202,7 @@ mod tests {
         places: 16,
         stripes: 3,
         trace_sets: 1,
+        untold: 0,
         executors: 0,
         flights: 0,
         session_sets: 0,

@@ -50,6 +50,7 @@ const DIMS: Dims = Dims {
     places: 64,
     stripes: 2,
     trace_sets: 1,
+    untold: 0,
     executors: 0,
     flights: 0,
     session_sets: 2,

@@ -93,6 +93,9 @@ unsafe extern "C" fn bw_start() -> c_int {
                 process.host.log(NAP_LOG_WARN, line);
             }
         }
+        for limit in &mut limits {
+            limit.quick = limit.service.is_none() && !debts.are_told();
+        }
         let till = Till {
             books: debts,
             limits,

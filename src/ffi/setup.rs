@@ -205,6 +205,7 @@ fn dims(server: &ServerConf, rooms: usize, gates: usize) -> Dims {
         places: waiters,
         stripes,
         trace_sets,
+        untold: if server.store.is_used() { stripes } else { 0 },
         session_sets: sets_for(sessions),
         guest_sets: guest_sets(server),
         executors: executors(server),

@@ -78,6 +78,12 @@ fn tell(
     // It does not block: nobody reads it yet.
     pipe.write_all(&line)
         .map_err(|_| format!("its pipe has no room for {} bytes", line.len()))?;
+    // One that has died may have held a stripe of debts.
+    if pause_ms > 0
+        && let Some(debts) = process.segment.debts()
+    {
+        debts.free_of_agent();
+    }
     if let Some(link) = process.segment.link() {
         link.starts.fetch_add(1, Relaxed);
         if link.trouble() == Some(Trouble::NoAgent) {

@@ -126,6 +126,7 @@ mod tests {
             places: 1,
             stripes: 0,
             trace_sets: 0,
+            untold: 0,
             executors: 0,
             flights: 0,
             session_sets: 0,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::lock::{Lock, Taken};
 use super::segment::{Segment, SegmentError};
+use super::telling::Telling;
 use crate::latch::Latch;
 use crate::layout::Kind;
 use nap_core::bwshare::SECOND_NS;
@@ -18,6 +19,7 @@ use nap_core::bwshare::service::Service;
 use nap_core::bwshare::table::{DebtCounts, Stripe};
 use nap_core::bwshare::till::Books;
 use nap_core::bwshare::trace::TraceSet;
+use nap_core::bwshare::untold::{Due, Untold};
 use nap_core::micros::Micros;
 use nap_core::room::children::Child;
 
@@ -30,6 +32,9 @@ pub struct Debts {
     /// Trace sets that go with each stripe.
     sets: usize,
     services: &'static Services,
+    /// What each stripe has for the fleet; empty: there is none.
+    pub(super) telling: &'static [Telling],
+    pub(super) segment: Segment,
     children: &'static [Child],
 }
 
@@ -72,6 +77,9 @@ impl Segment {
         let (trace, n_sets) = self.region::<TraceSet>(Kind::Trace)?;
         let (services, n_services) = self.region::<Services>(Kind::Services)?;
         let n = n.min(n_stripes);
+        let telling = self.region::<Telling>(Kind::Untold);
+        // Of another size it is of other stripes.
+        let telling = telling.filter(|(_, n_telling)| *n_telling == n);
         (n > 0 && n_services > 0).then(|| Debts {
             // SAFETY: region(): n latches inside the mapping, which is never unmapped; any bits are
             // one.
@@ -81,6 +89,12 @@ impl Segment {
             sets: n_sets / n,
             // SAFETY: as the latches; its lock is made by init() before anybody else sees the segment.
             services: unsafe { &*services },
+            telling: match telling {
+                // SAFETY: as the latches.
+                Some((telling, n)) => unsafe { std::slice::from_raw_parts(telling, n) },
+                None => &[],
+            },
+            segment: *self,
             children: self.children(),
         })
     }
@@ -98,11 +112,16 @@ impl Debts {
         self.latches.iter().for_each(|latch| latch.free_of(entry));
     }
 
+    /// The agent is dead: likewise.
+    pub fn free_of_agent(&self) {
+        self.latches.iter().for_each(Latch::free_of_agent);
+    }
+
     /// Bytes that debts and trace take.
     pub fn bytes(&self) -> [usize; 2] {
         let n = self.stripes();
         [
-            n * (size_of::<Stripe>() + size_of::<Latch>()),
+            n * (size_of::<Stripe>() + size_of::<Latch>()) + size_of_val(self.telling),
             n * self.sets * size_of::<TraceSet>(),
         ]
     }
@@ -178,6 +197,15 @@ impl Debts {
         (ratios != [1.0; UNITS]).then_some(ratios)
     }
 
+    /// What debts of keys with this tag are counted in, as one number. Debts in other units are not the same.
+    pub(super) fn units_at(&self, tag: u8) -> u32 {
+        let units = &self.services.units[usize::from(tag)];
+        let mixed = units.iter().fold(0u64, |mixed, unit| {
+            mixed.wrapping_mul(31).wrapping_add(unit.load(Relaxed))
+        });
+        (mixed >> 32) as u32 ^ mixed as u32
+    }
+
     /// Takes over the contents of tables of another size. Nobody else may see either yet, and the locks of
     /// both are made.
     pub fn take_over(&self, old: &Debts, now: Micros) {
@@ -234,6 +262,29 @@ impl Books for Debts {
         Some(act(stripe, trace))
     }
 
+    fn at_told<R>(
+        &self,
+        at: usize,
+        act: impl FnOnce(&mut Stripe, &mut [TraceSet], Option<&mut Untold>) -> R,
+    ) -> Option<R> {
+        let Some(telling) = self.telling.get(at) else {
+            return self.at(at, |stripe, trace| act(stripe, trace, None));
+        };
+        let nodes = self.nodes();
+        let (result, due) = self.at(at, |stripe, trace| {
+            // SAFETY: inside the mapping; integers of which any bits are good. Exclusive: every process takes
+            // this stripe's latch first, and we hold it.
+            let untold = unsafe { &mut *telling.untold.get() };
+            untold.nodes = nodes;
+            let result = act(stripe, trace, Some(&mut *untold));
+            (result, untold.newly_due())
+        })?;
+        if due != Due::Later {
+            self.mark(at, due);
+        }
+        Some(result)
+    }
+
     fn lowered(&self, service: usize) -> [u32; HORIZONS] {
         let lowered = self.services.lowered.get(service);
         lowered.map_or([0; HORIZONS], |lowered| {
@@ -280,6 +331,7 @@ mod tests {
             places: 1,
             stripes: 1,
             trace_sets: 1,
+            untold: 1,
             executors: 0,
             flights: 0,
             session_sets: 0,

@@ -13,3 +13,4 @@ pub mod futex; // sleeping on a wake word, and waking
 pub mod lock; // a robust, process-shared mutex: "the owner died" is a result
 pub mod segment; // the mapping, its directory of sections, `Segment::locked`
 pub mod shared; // which types may live here
+pub mod telling; // what the debts of each stripe have for the fleet

@@ -20,7 +20,7 @@
 //!    │ pacer [1]    starts [Starts]   sessions [SessionSet]    members [Member]  │
 //!    │ stakes [Stake]                 guests [GuestSet]                          │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ each stripe under its own ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
-//!    │ debt latches [Latch]  debts [Stripe]  trace [TraceSet]                    │
+//!    │ debt latches [Latch]  debts [Stripe]  trace [TraceSet]  untold [Telling]  │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under a lock in it ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ services [1]         but for its atomics                                  │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under the desk's ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤

@@ -28,6 +28,7 @@ const DIMS: Dims = Dims {
     places: 24,
     stripes: 0,
     trace_sets: 0,
+    untold: 0,
     executors: 0,
     flights: 0,
     session_sets: 2,

@@ -229,6 +229,7 @@ pub fn state_file(data: &[u8]) {
         places: 4,
         stripes: 0,
         trace_sets: 0,
+        untold: 0,
         executors: 0,
         flights: 0,
         session_sets: 2,

@@ -13,6 +13,7 @@ use crate::layout::{Dims, Kind, Own, SECTIONS, Section};
 use crate::shm::balancing::Desk;
 use crate::shm::clock;
 use crate::shm::debts::Services;
+use crate::shm::telling::Telling;
 use nap_core::micros::Micros;
 use nap_core::room::Room;
 use nap_core::room::gate::Gate;
@@ -23,6 +24,7 @@ impl Dims {
         self.directory(&Own {
             head: size_of::<Head>(),
             services: size_of::<Services>(),
+            telling: size_of::<Telling>(),
             desk: size_of::<Desk>(),
         })
     }
@@ -102,6 +104,7 @@ impl Segment {
             places: 1,
             stripes: 1,
             trace_sets: 1,
+            untold: 0,
             executors: 1,
             flights: 1,
             session_sets: 1,

@@ -74,10 +74,12 @@ struct Node {
 struct Ledger(BTreeMap<u64, [[u64; LANES]; 2]>);
 
 impl Ledger {
-    fn add(&mut self, told: &Told, now_us: u64) -> [[u64; LANES]; 2] {
+    /// `seen`: what the node has heard was given back.
+    fn add(&mut self, told: &Told, seen: [u64; LANES], now_us: u64) -> [[u64; LANES]; 2] {
         let known = self.0.contains_key(&told.key);
         let [paid, back] = self.0.entry(told.key).or_default();
         for lane in 0..LANES {
+            let unheard = back[lane].saturating_sub(seen[lane]);
             match told.grown_us[lane] {
                 0 => {}
                 more @ 1.. => {
@@ -89,8 +91,9 @@ impl Ledger {
                     back[lane] += less.unsigned_abs();
                 }
             }
-            if !known {
-                paid[lane] = paid[lane].max(now_us + told.owed_us[lane]);
+            let own = (now_us + told.owed_us[lane]).saturating_sub(unheard);
+            if !known || own > paid[lane] + 1_000_000 {
+                paid[lane] = paid[lane].max(own);
             }
         }
         [paid.map(|paid| paid.saturating_sub(now_us)), *back]
@@ -143,9 +146,10 @@ impl Node {
             all.extend(more);
         }
         for told in all {
-            let [owed_us, back_us] = ledger.add(&told, now_ns / 1000);
             let own = told.grown_us.map(|grown| grown.min(0).unsigned_abs());
-            let seen = self.watched.get(&told.key);
+            let seen = self.watched.get(&told.key).copied();
+            let known = seen.unwrap_or_default();
+            let [owed_us, back_us] = ledger.add(&told, known, now_ns / 1000);
             let heard = Heard {
                 owed_us,
                 ago_ns: 0,
@@ -398,7 +402,9 @@ proptest! {
                     // What it is told now, it hears later, in up to three seconds.
                     None => {
                         let told = taken(&node, Due::Soon, now_ns).pop();
-                        let sent = |told: Told| (told, ledger.add(&told, now_ns / 1000), now_ns);
+                        let sent = |told: Told| {
+                            (told, ledger.add(&told, [0; LANES], now_ns / 1000), now_ns)
+                        };
                         under_way = told.map(sent);
                     }
                     Some((told, [owed_us, _], sent_ns)) => {
