@@ -17,6 +17,7 @@ use crate::breaker::Breaker;
 use crate::card::{Beat, Card};
 use crate::clock::Clock;
 use crate::commands::Commands;
+use crate::debts::Debts;
 use crate::figures;
 use crate::fleet::{Fleet, News};
 use crate::gates::{self, Gates};
@@ -52,6 +53,7 @@ pub struct Agent {
     clock: Clock,
     fleet: Fleet,
     gates: Gates,
+    debts: Debts,
     log: Log,
     card: Card,
     /// As it lies in the store.
@@ -107,6 +109,7 @@ impl Agent {
         let offset = heard_before.then(|| link.offset.load(Relaxed));
         Some(Agent {
             gates: Gates::new(&brief),
+            debts: Debts::new(&segment, &brief.fleet),
             segment,
             link,
             pause: Micros::from_millis(brief.pause.into()),
@@ -282,6 +285,7 @@ impl Agent {
         };
         if !joins {
             self.gates.says(&self.segment, &there, beats, &mut commands);
+            self.debts.says(now, there.node, &mut commands);
         }
         if commands.is_empty() {
             return Ok(false);
@@ -295,6 +299,7 @@ impl Agent {
         };
         if !joins {
             self.gates.hears(&self.segment, &there, &mut answers)?;
+            self.debts.hears(got, &mut answers)?;
         }
         self.link.answered(got, got - sent);
         self.breaker.answered();
@@ -372,6 +377,7 @@ impl Agent {
             for (name, one) in news.into_iter().filter(|(name, _)| *name != self.name) {
                 say_news(&mut self.log, &name, one, now);
             }
+            self.debts.set_nodes(self.fleet.alive());
             let mut members = vec![Member::default(); NODES + 1];
             self.fleet.show(&mut members);
             self.segment.locked_fleet(|table| {

@@ -24,6 +24,7 @@ pub mod breaker;
 pub mod card;
 pub mod clock;
 pub mod commands;
+pub mod debts;
 pub mod figures;
 pub mod fleet;
 pub mod gates;

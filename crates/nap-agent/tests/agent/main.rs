@@ -1,6 +1,7 @@
 //! The agent with a real store.
 
 mod chaos;
+mod debts;
 mod life;
 mod node;
 mod once;
