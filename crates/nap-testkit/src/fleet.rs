@@ -172,6 +172,11 @@ impl Fleet {
         format!("http://127.0.0.1:{}", self.balancer.port())
     }
 
+    /// HAProxy's port.
+    pub fn port(&self) -> u16 {
+        self.balancer.port()
+    }
+
     /// How many nodes it has, dead ones too.
     pub fn size(&self) -> usize {
         self.nodes.len()

@@ -32,6 +32,11 @@ pub struct Robot {
 impl Robot {
     /// From 127.0.0.`n`.
     pub fn new(httpd: &Httpd, n: u8, path: &str) -> Robot {
+        Robot::at(httpd.port(), n, path)
+    }
+
+    /// The same, to whoever listens at this port.
+    pub fn at(port: u16, n: u8, path: &str) -> Robot {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -41,8 +46,8 @@ impl Robot {
             socket
                 .bind(([127, 0, 0, n], 0).into())
                 .expect("the loopback has all of 127.0.0.0/8");
-            let to = ([127, 0, 0, 1], httpd.port()).into();
-            socket.connect(to).await.expect("httpd listens")
+            let to = ([127, 0, 0, 1], port).into();
+            socket.connect(to).await.expect("somebody listens")
         });
         let stream = stream.into_std().expect("a socket");
         stream.set_nonblocking(false).expect("a socket");
