@@ -15,13 +15,13 @@ const CORE: &[May] = &[
     ("charset", &[]),
     ("micros", &[]),
     ("row", &[]),
-    ("control", &["nap", "room"]),
+    ("control", &["fleet", "nap", "room"]),
     ("nap", &["micros", "row"]),
     ("bwshare", &["micros"]),
     ("oxthas", &["micros", "row"]),
     ("telepoll", &["micros", "row"]),
     ("sqs", &["micros", "row"]),
-    ("fleet", &["micros", "nap"]),
+    ("fleet", &["micros", "nap", "row"]),
     (
         "room",
         &["micros", "fleet", "nap", "row", "sqs", "telepoll"],
@@ -52,6 +52,7 @@ const MODULE: &[May] = &[
             "room",
         ],
     ),
+    ("orders", &["control", "fleet", "micros", "shm"]),
     ("state_file", &["layout", "shm", "micros", "nap", "room"]),
     (
         "page",
@@ -85,6 +86,7 @@ const MODULE: &[May] = &[
             "conf",
             "wall",
             "control",
+            "orders",
         ],
     ),
 ];

@@ -9,12 +9,15 @@ use std::net::{IpAddr, Ipv6Addr};
 use blake2::Blake2sMac256;
 use blake2::digest::Mac;
 
+use crate::fleet::orders::{self, Matter};
 use crate::nap::ticket;
 use crate::room::control::{Mode, NOTICE, Order};
 use crate::room::permits::PERMITS;
 
 /// A nonce is shown for this long, and good for as long again.
 const NONCE_S: u64 = 600;
+/// A limit that is taken back.
+const CONFIGURED: &str = "configured";
 /// Bytes of a nonce, each shown as two digits.
 const NONCE: usize = 16;
 
@@ -43,11 +46,22 @@ pub enum Which {
     },
 }
 
+/// Whose rooms, tickets and sessions an order is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Those of all nodes of the fleet.
+    Fleet,
+    /// Those of this node alone.
+    Node,
+}
+
 /// A form as it was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sent {
     /// What it asks for. Err: what is wrong with it.
     pub command: Result<Command, String>,
+    /// For whom; None: it does not say.
+    pub scope: Option<Scope>,
     /// Its nonce; empty: none.
     pub nonce: String,
     /// Where the browser is to go afterwards: a path on this server.
@@ -66,8 +80,10 @@ impl Sent {
         // Only a path: "//host" and "/\host" would lead elsewhere.
         let here = back.starts_with('/') && !back[1..].starts_with(['/', '\\']);
         let plain = back.bytes().all(|b| b.is_ascii_graphic());
+        let scope = scope(field("scope"));
         Sent {
-            command: command(field),
+            command: scope.clone().and_then(|_| command(field)),
+            scope: scope.unwrap_or_default(),
             nonce: field("nonce").to_owned(),
             back: (here && plain).then(|| back.to_owned()),
         }
@@ -93,8 +109,17 @@ fn command<'f>(field: impl Fn(&str) -> &'f str) -> Result<Command, String> {
     }
 }
 
+fn scope(text: &str) -> Result<Option<Scope>, String> {
+    match text {
+        "" => Ok(None),
+        "fleet" => Ok(Some(Scope::Fleet)),
+        "node" => Ok(Some(Scope::Node)),
+        other => Err(format!("scope: {other:?} is neither fleet nor node")),
+    }
+}
+
 fn limit(text: &str) -> Result<Option<u32>, String> {
-    if text.is_empty() || text == "configured" {
+    if text.is_empty() || text == CONFIGURED {
         return Ok(None);
     }
     let n = text.parse().ok();
@@ -170,6 +195,58 @@ impl Command {
             }
             Command::Forgive(client) => format!("client {} owes nothing", client.to_canonical()),
         }
+    }
+}
+
+impl Command {
+    /// The same for all nodes. None: a cookie is told as its session's id, and debts are told by those who keep them.
+    pub fn for_all(&self) -> Option<orders::Order> {
+        let order = |matter, room: &str, value: String| orders::Order {
+            matter,
+            room: room.to_owned(),
+            value,
+        };
+        let digits = |id: u64| format!("{id:016x}");
+        Some(match self {
+            Command::Room(None, Order::Revoke(id)) => order(Matter::Ticket, "", digits(*id)),
+            Command::End(Which::Id(id)) => order(Matter::Session, "", digits(*id)),
+            Command::Room(Some(room), Order::Admit(mode)) => {
+                order(Matter::Mode, room, mode.name().to_owned())
+            }
+            Command::Room(Some(room), Order::Limit(limit)) => {
+                let value = limit.map_or(CONFIGURED.to_owned(), |n| n.to_string());
+                order(Matter::Limit, room, value)
+            }
+            Command::Room(Some(room), Order::Notice(text)) => {
+                order(Matter::Notice, room, text.clone())
+            }
+            Command::Room(..) | Command::End(Which::Cookie { .. }) | Command::Forgive(_) => {
+                return None;
+            }
+        })
+    }
+
+    /// What another node has ordered for all. None: that makes no sense here.
+    pub fn heard(order: &orders::Order) -> Option<Command> {
+        let value = &*order.value;
+        let here = match order.matter {
+            Matter::Ticket => Command::Room(None, Order::Revoke(id("", value).ok()?)),
+            Matter::Session => Command::End(Which::Id(id("", value).ok()?)),
+            Matter::Mode => {
+                let all = [Mode::Open, Mode::Tickets, Mode::Closed];
+                let mode = all.into_iter().find(|mode| mode.name() == value)?;
+                Command::Room(Some(order.room.clone()), Order::Admit(mode))
+            }
+            Matter::Limit => {
+                let limit = limit(value).ok()?;
+                Command::Room(Some(order.room.clone()), Order::Limit(limit))
+            }
+            Matter::Notice => {
+                let text = notice(value).ok()?;
+                Command::Room(Some(order.room.clone()), Order::Notice(text))
+            }
+        };
+        (order.room.is_empty() != order.matter.stands()).then_some(here)
     }
 }
 
@@ -271,6 +348,57 @@ mod tests {
         for (body, words) in cases {
             let said = parsed(body).expect_err(body);
             assert!(said.starts_with(words), "{body}: {said}");
+        }
+    }
+
+    #[test]
+    fn an_order_is_for_the_fleet_or_for_this_node() {
+        let scope = |text: &str| Sent::parse(format!("do=close&room=a{text}").as_bytes()).scope;
+        assert_eq!(scope(""), None);
+        assert_eq!(scope("&scope="), None);
+        assert_eq!(scope("&scope=fleet"), Some(Scope::Fleet));
+        assert_eq!(scope("&scope=node"), Some(Scope::Node));
+        let said = parsed("do=close&room=a&scope=all").expect_err("it is neither");
+        assert_eq!(said, "scope: \"all\" is neither fleet nor node");
+    }
+
+    #[test]
+    fn other_nodes_understand_an_order_as_it_was_meant() {
+        for body in [
+            "do=open&room=site",
+            "do=tickets&room=site",
+            "do=close&room=site",
+            "do=limit&room=site&limit=12",
+            "do=limit&room=site",
+            "do=notice&room=site&notice=Back+soon%21",
+            "do=notice&room=site",
+            "do=revoke&ticket=00000000000beaD1",
+            "do=revoke&session=00000000000beaD1",
+        ] {
+            let command = parsed(body).expect(body);
+            let told = command.for_all().expect(body);
+            assert_eq!(Command::heard(&told), Some(command), "{told:?}");
+        }
+        for body in ["do=revoke&room=site&cookie=a", "do=forgive&client=::1"] {
+            assert_eq!(parsed(body).expect(body).for_all(), None);
+        }
+        let nonsense = [
+            (Matter::Mode, "site", "ajar"),
+            (Matter::Mode, "", "open"),
+            (Matter::Limit, "site", "0"),
+            (Matter::Limit, "site", "99999999999"),
+            (Matter::Notice, "site", "a\nb"),
+            (Matter::Ticket, "", "bead"),
+            (Matter::Ticket, "site", "00000000000bead1"),
+            (Matter::Session, "", "0000000000000000"),
+        ];
+        for (matter, room, value) in nonsense {
+            let order = orders::Order {
+                matter,
+                room: room.into(),
+                value: value.into(),
+            };
+            assert_eq!(Command::heard(&order), None, "{order:?}");
         }
     }
 

@@ -8,6 +8,7 @@
 //!   address   where the store is
 //!   link      the agent and the store, as this node sees them: atomics
 //!   member    what is known of a node: under the segment's lock
+//!   orders    what administrators have ordered for all nodes: under the lock
 //!   trouble   why the store or a node is not what it should be, in words
 //!
 //!   weights   w and p: where the balancer sends visitors, and how many come back to where they bought
@@ -33,6 +34,7 @@ pub mod letters;
 pub mod link;
 pub mod member;
 pub mod notes;
+pub mod orders;
 pub mod rights;
 pub mod serials;
 pub mod share;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::guests::Told;
+use super::orders::Orders;
 use super::trouble::Trouble;
 use crate::micros::Micros;
 
@@ -133,6 +134,8 @@ pub struct Link {
     pub redeemed_twice: AtomicU64,
     /// Places of the fleet's slots that were leased.
     pub leased_places: AtomicU64,
+    /// What is ordered for all nodes; children write there, too.
+    pub orders: Orders,
 }
 
 impl Link {

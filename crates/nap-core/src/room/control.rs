@@ -133,6 +133,8 @@ impl Control {
             Order::Limit(None) => self.limit.store(0, Relaxed),
             Order::Limit(Some(n)) => self.limit.store(LIMIT | u64::from(*n), Relaxed),
             Order::Notice(text) => self.set_notice(text),
+            // It is told again to a node that missed it, and to others with that.
+            Order::Revoke(id) if self.is_revoked(*id) => {}
             Order::Revoke(id) => {
                 let n = self.n_revoked.fetch_add(1, Relaxed);
                 self.revoked[n as usize % REVOKED].store(*id, Relaxed);
@@ -217,6 +219,8 @@ mod tests {
         assert_eq!((control.mode(), control.limit()), (Mode::Closed, Some(7)));
         assert_eq!(control.notice(), "Back at 14:00 — あとで");
         assert!(control.is_revoked(0xbead) && !control.is_revoked(0xbee));
+        control.set(&Order::Revoke(0xbead));
+        assert_eq!(control.n_revoked(), 1, "it is so already");
         control.set(&Order::Admit(Mode::Open));
         control.set(&Order::Limit(None));
         control.set(&Order::Notice(String::new()));
