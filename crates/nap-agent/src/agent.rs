@@ -24,6 +24,7 @@ use crate::gates::{self, Gates};
 use crate::life::{Came, Life};
 use crate::line::{Failure, shown};
 use crate::log::{Level, Log, say, wall};
+use crate::orders::Orders;
 use crate::store::{Heard, Saying, Seat, Server, Store, heard};
 use crate::words;
 
@@ -54,6 +55,7 @@ pub struct Agent {
     fleet: Fleet,
     gates: Gates,
     debts: Debts,
+    orders: Orders,
     log: Log,
     card: Card,
     /// As it lies in the store.
@@ -104,6 +106,7 @@ impl Agent {
             card: mark,
             ..Beat::default()
         };
+        let orders = Orders::new(&brief.fleet, &brief.node);
         let address = Address::parse(&brief.store);
         let heard_before = link.store_heard.load(Relaxed) != 0;
         let offset = heard_before.then(|| link.offset.load(Relaxed));
@@ -121,6 +124,7 @@ impl Agent {
             breaker: Breaker::default(),
             clock: Clock::from(offset),
             fleet: Fleet::default(),
+            orders,
             log: Log::default(),
             written,
             beat,
@@ -286,6 +290,7 @@ impl Agent {
         if !joins {
             self.gates.says(&self.segment, &there, beats, &mut commands);
             self.debts.says(now, there.node, &mut commands);
+            self.orders.says(self.link, beats, &mut commands);
         }
         if commands.is_empty() {
             return Ok(false);
@@ -300,6 +305,7 @@ impl Agent {
         if !joins {
             self.gates.hears(&self.segment, &there, &mut answers)?;
             self.debts.hears(got, &mut answers)?;
+            self.orders.hears(&self.segment, &mut answers)?;
         }
         self.link.answered(got, got - sent);
         self.breaker.answered();

@@ -9,6 +9,7 @@
 //!   life       its parent, signals
 //!   store      finding the store, being let in, what is said to it; scripts/*.lua
 //!   line, tls  the connection: one exchange within one time limit; under TLS
+//!   orders     what administrators order for all nodes
 //!   breaker    when a store that failed is asked again            pure, as all below
 //!   clock      fleet time
 //!   card       what a node leaves in the store; what differs
@@ -31,6 +32,7 @@ pub mod gates;
 pub mod life;
 pub mod line;
 pub mod log;
+pub mod orders;
 pub mod store;
 pub mod telling;
 pub mod tls;

@@ -5,6 +5,7 @@ mod debts;
 mod life;
 mod node;
 mod once;
+mod orders;
 mod reference;
 mod rights;
 mod room;
