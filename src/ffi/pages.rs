@@ -473,6 +473,7 @@ pub fn report(process: &Process) -> Report {
         recent: segment.recent(),
         controls: segment.controls(),
         events: super::telepoll::events(segment),
+        events_offset: process::setup().map_or(0, Setup::offset),
     };
     let mut report = Report::of(&snapshot, &beside, wall_now(), &segment.workers());
     if let Some(fleet) = super::store::fleet(process) {

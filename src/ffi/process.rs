@@ -70,7 +70,7 @@ impl Setup {
     }
 
     /// Fleet time minus inside time, microseconds.
-    fn offset(&self) -> i64 {
+    pub fn offset(&self) -> i64 {
         self.link.map_or(0, |link| link.offset.load(Relaxed))
     }
 }

@@ -327,7 +327,7 @@ fn enter(conf: &RoomConf, draft: &mut Draft, process: &Process) -> Result<usize,
         .rooms
         .iter()
         .position(|room| room.conf.name == conf.name);
-    permits.calls.asks.event.set(&conf.poll_terms());
+    permits.calls.asks.set(&conf.poll_terms());
     draft.rooms.push(RoomSetup {
         conf: *conf,
         room: own.unwrap_or(draft.rooms.len()),
@@ -499,7 +499,7 @@ fn enter_sessions(draft: &mut Draft, process: &Process, secret: &[u8; 16]) {
             process.host.log(NAP_LOG_ERROR, &line);
             continue;
         };
-        permits.calls.asks.event.set(&conf.poll_terms());
+        permits.calls.asks.set(&conf.poll_terms());
         room.hashes = [name_hash(name), name_hash(LOBBY)];
         let cookie = conf.session_cookie.as_str();
         room.sessions = Some(SessionSetup {

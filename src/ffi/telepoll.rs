@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::conf::any;
 use super::contract::{NAP_LOG_ERROR, nap_conf, nap_poll, nap_polls_calls};
 use super::guard::{guard, lock};
-use super::process;
+use super::process::{self, Setup};
 use super::text::{slice, slice_mut};
 use crate::shm::segment::Segment;
 use nap_core::conf::{AnyConf, EventConf};
@@ -89,7 +89,7 @@ unsafe extern "C" fn poll(event: i64, p: *mut nap_poll) -> c_int {
         // SAFETY: nap.h: `p` is live and ours for the call.
         let p = unsafe { p.as_mut() }?;
         let segment = &process::process()?.segment;
-        let told = event_at(segment, event)?.poll(segment.now())?;
+        let told = event_at(segment, event)?.poll(now(segment))?;
         *p = nap_poll {
             wait_us: told.wait.0,
             period: told.period,
@@ -103,9 +103,15 @@ unsafe extern "C" fn poll(event: i64, p: *mut nap_poll) -> c_int {
 unsafe extern "C" fn polled(event: i64, took_us: u64) {
     guard((), || {
         let segment = &process::process()?.segment;
-        event_at(segment, event)?.answered(segment.now(), Micros(took_us));
+        event_at(segment, event)?.answered(now(segment), Micros(took_us));
         Some(())
     });
+}
+
+/// Periods are those of all nodes of a fleet: they are cut by its time.
+fn now(segment: &Segment) -> Micros {
+    let offset = process::setup().map_or(0, Setup::offset);
+    Micros(segment.now().0.saturating_add_signed(offset))
 }
 
 fn event_at(segment: &Segment, event: i64) -> Option<&'static Event> {

@@ -24,15 +24,15 @@ line! {
         /// In words.
         state: String = state(event, level),
         polls: u64 = event.polls,
-        settings: EventSettings = EventSettings::of(&event.terms),
+        settings: EventSettings = EventSettings::of(&event.terms, event.floor_of_all_ns),
     }
 }
 
 line! {
     /// As configured.
-    pub(super) struct EventSettings of(terms: &PollTerms) {
+    pub(super) struct EventSettings of(terms: &PollTerms, floor_ns: u64) {
         base_s: f64 = terms.base.as_secs_f64(),
-        least_unit_s: f64 = seconds(terms.floor_ns),
+        least_unit_s: f64 = seconds(floor_ns),
         mode: &'static str = match terms.mode {
             Mode::Level => "level",
             Mode::Relevel => "relevel",

@@ -299,8 +299,9 @@ impl Report {
             gates: snapshot.gates_of(room).map(gate_line).collect(),
         };
         let ticket_line = |record| TicketLine::of(record, snapshot.home_of(record), clock);
+        let polled = Micros(now.0.saturating_add_signed(beside.events_offset));
         let event_line =
-            |(name, event): &(String, &Event)| Some(EventLine::of(name, &event.level(now)?));
+            |(name, event): &(String, &Event)| Some(EventLine::of(name, &event.level(polled)?));
         let live = (beside.children.iter()).map(|child| ChildLine::of(child, workers));
         let children: Vec<ChildLine> = live.filter(|child| child.pid != 0).collect();
         let rooms = snapshot.rooms.iter().enumerate().map(room_line).collect();

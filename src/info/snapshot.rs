@@ -67,6 +67,8 @@ pub struct Beside<'a> {
     pub controls: &'a [Control],
     /// Events that are polled, by name.
     pub events: Vec<(String, &'a Event)>,
+    /// Their clock minus inside time, microseconds.
+    pub events_offset: i64,
 }
 
 filled! {

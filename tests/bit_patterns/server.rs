@@ -429,6 +429,9 @@ impl Server {
             recent: self.segment.recent(),
             controls: self.segment.controls(),
             events: vec![("score".to_owned(), event)],
+            events_offset: self.segment.link().map_or(0, |link| {
+                link.offset.load(std::sync::atomic::Ordering::Relaxed)
+            }),
         };
         let busiest = Busiest::gather(|part, busiest| {
             let now = self.segment.now();

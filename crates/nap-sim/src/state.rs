@@ -104,7 +104,7 @@ impl State {
         gate.terms = terms;
         state.permits[0].set_limit(terms.run_ready);
         let polls = telepoll::PollTerms::new(terms.poll, POLLS);
-        state.permits[0].calls.asks.event.set(&polls);
+        state.permits[0].calls.asks.set(&polls);
         state
     }
 
@@ -136,7 +136,7 @@ impl State {
             gate.terms = *terms;
             state.permits[at].set_limit(terms.run_ready);
             let polls = telepoll::PollTerms::new(terms.poll, POLLS);
-            state.permits[at].calls.asks.event.set(&polls);
+            state.permits[at].calls.asks.set(&polls);
             if !is_lobby {
                 state.rooms[0].pages[at] = at as u32 + 1;
             }

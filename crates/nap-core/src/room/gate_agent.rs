@@ -458,6 +458,12 @@ impl GateAgent {
         let shares = shares(&lately);
         let mine = members.iter().position(|(node, _)| *node == view.node);
         let share = mine.and_then(|at| shares.get(at).copied()).unwrap_or(1.0);
+        // The least busy have more than comes to them: what all ask together stays as configured.
+        let all: f64 = shares.iter().sum();
+        view.permits
+            .calls
+            .asks
+            .set_part(in_ppm(share / all.max(1.0)));
         let nodes = (members.len() as u32).max(1);
         let (period, margin) = (view.gate.terms.slot_period, view.laws.eta * view.gate.phi());
         let Some(abroad) = &mut view.abroad else {

@@ -42,6 +42,8 @@ const IN_TIME_MS: u32 = 200;
 pub struct Asks {
     /// How many ask, on what terms, and whether there is trouble.
     pub event: Event,
+    /// A short span of the calendar is at least so long, nanoseconds.
+    least_span: AtomicU64,
     /// When they will come again; for the level mode, in the smooth form.
     calendar: Calendar,
     /// When the holders of tickets are to ask again: in the upper half the ticket's mark, in the
@@ -50,6 +52,25 @@ pub struct Asks {
 }
 
 impl Asks {
+    /// Puts terms in force, for all holders.
+    pub fn set(&self, terms: &PollTerms) {
+        self.event.set(terms);
+        self.least_span.store(least_span_ns(terms), Relaxed);
+    }
+
+    /// So many millionths of the holders ask this server. What is kept for them stays: the calendar is divided anew only where
+    /// its spans have come to hold far too few.
+    pub fn set_part(&self, ppm: u32) {
+        self.event.set_part(ppm);
+        if let Some(terms) = self.event.terms() {
+            let least_ns = least_span_ns(&terms);
+            let before_ns = self.least_span.load(Relaxed);
+            if !(least_ns..=least_ns.saturating_mul(4)).contains(&before_ns) {
+                self.least_span.store(least_ns.saturating_mul(2), Relaxed);
+            }
+        }
+    }
+
     /// The ticket `id` that starts in `left` is sold at `now` to a holder who will ask: as
     /// [`Asks::next`]. They ask at its start as well; that is known now, before anybody is given a
     /// place there.
@@ -145,10 +166,16 @@ impl Asks {
 
     fn grid(&self, terms: &PollTerms) -> Grid {
         Grid {
-            span_ns: (terms.base_ns() / SPANS).max(terms.floor_ns.saturating_mul(LEAST)),
+            span_ns: (terms.base_ns() / SPANS)
+                .max(self.least_span.load(Relaxed))
+                .max(1),
             unit_ns: self.event.unit_ns(terms),
         }
     }
+}
+
+fn least_span_ns(terms: &PollTerms) -> u64 {
+    terms.floor_ns.saturating_mul(LEAST)
 }
 
 /// When a ticket's holder is to ask, where it is remembered.
@@ -198,7 +225,7 @@ mod tests {
 
     fn asks(terms: PollTerms) -> Asks {
         let asks = Asks::default();
-        asks.event.set(&terms);
+        asks.set(&terms);
         asks
     }
 
@@ -296,6 +323,32 @@ mod tests {
         let waits = (100..300).filter_map(|id| asks.next(id, NOW, Micros::from_secs(80), MANY));
         let there = waits.filter(|wait| (20.5..29.5).contains(&wait.as_secs_f64()));
         assert!(there.count() <= 2);
+    }
+
+    #[test]
+    fn who_asks_one_of_three_servers_is_told_times_for_a_third_of_them() {
+        let asks = asks(PollTerms::new(Micros::from_secs(10), 33.0));
+        asks.set_part(333_333);
+        let left = Micros::from_secs(300);
+        let wait = |id: u64| {
+            asks.next(id, NOW, left, MANY)
+                .map_or(0.0, Micros::as_secs_f64)
+        };
+        let waits: Vec<f64> = (0..1_000).map(wait).collect();
+        // Ten a second, from a quarter of what is left onwards.
+        let last = waits[999] - waits[0];
+        assert!((95.0..106.0).contains(&last), "{last}");
+        // A part that is a little larger or smaller forgets nobody's place.
+        for ppm in [320_000, 350_000, 333_333] {
+            asks.set_part(ppm);
+            let next = wait(u64::from(ppm)) - waits[0];
+            assert!((94.0..110.0).contains(&next), "{next}");
+        }
+        for stray in [0, u32::MAX] {
+            asks.set_part(stray);
+            asks.least_span.store(0, Relaxed);
+            assert!(wait(stray.into()) <= 300.0);
+        }
     }
 
     #[test]

@@ -8,6 +8,9 @@
 //! slowed like due, while trouble from outside makes T0 longer; then others come in between
 //! ```
 //!
+//! Of several servers that share an event each has the T0 of its part of the accesses, T0_j = T0/w_j, so that all together
+//! take one each T0: sum 1/T0_j = 1/T0. Where T0 follows the accesses of the period before, Ta/N_j is Ta/N/w_j already.
+//!
 //! What was promised at a longer T0 must not hold up clients that come when the trouble is over, or
 //! its time would stay half empty: they are put in between, from Ta on, as far apart as makes one
 //! access each T0 of both together.
@@ -31,8 +34,10 @@ pub struct Event {
     pub owner: AtomicU64,
     /// Ta, microseconds; 0 = there is no event.
     base: AtomicU64,
-    /// Floor of T0, nanoseconds.
+    /// Floor of T0 here, nanoseconds.
     floor: AtomicU64,
+    /// The same over all servers that share the event, as configured.
+    floor_of_all: AtomicU64,
     /// Slack of re-levelling, millionths.
     slack: AtomicU64,
     /// Mode, form, k, m and M ([`PollTerms::shape`]).
@@ -81,8 +86,10 @@ pub enum Phase {
 /// How busy an event is, for the administrator.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Level {
-    /// As configured.
+    /// As configured, but for T0's floor, which is that of this server's part.
     pub terms: PollTerms,
+    /// T0's floor as configured, nanoseconds.
+    pub floor_of_all_ns: u64,
     /// R: reservations not yet used.
     pub reservations: u64,
     /// T0 in force, nanoseconds.
@@ -133,8 +140,8 @@ fn micros(ns: u64) -> Micros {
 }
 
 impl Event {
-    /// Puts terms in force. What is reserved stays reserved; with a new base interval counting
-    /// restarts.
+    /// Puts terms in force, for all accesses. What is reserved stays reserved; with a new base interval
+    /// counting restarts.
     pub fn set(&self, terms: &PollTerms) {
         let before = (self.base.load(Relaxed), self.shape.load(Relaxed));
         if before != (terms.base.0, terms.shape()) {
@@ -142,10 +149,19 @@ impl Event {
                 word.store(0, Relaxed);
             }
         }
+        self.floor_of_all.store(terms.floor_ns, Relaxed);
         self.floor.store(terms.floor_ns, Relaxed);
         self.slack.store(terms.slack_ppm.into(), Relaxed);
         self.shape.store(terms.shape(), Relaxed);
         self.base.store(terms.base.0, Relaxed);
+    }
+
+    /// So many millionths of the accesses come to this server: w_j.
+    pub fn set_part(&self, ppm: u32) {
+        let all_ns = u128::from(self.floor_of_all.load(Relaxed));
+        let here_ns = all_ns * 1_000_000 / u128::from(ppm.clamp(1, 1_000_000));
+        let here_ns = u64::try_from(here_ns).unwrap_or(u64::MAX);
+        self.floor.store(here_ns, Relaxed);
     }
 
     /// Clears it: there is no event any more.
@@ -255,6 +271,7 @@ impl Event {
             before,
             plain,
             polls: self.polls.load(Relaxed).saturating_add(counted),
+            floor_of_all_ns: self.floor_of_all.load(Relaxed),
             terms,
         })
     }
@@ -457,6 +474,7 @@ mod tests {
                 &event.owner,
                 &event.base,
                 &event.floor,
+                &event.floor_of_all,
                 &event.slack,
                 &event.shape,
                 &event.due,
@@ -615,6 +633,52 @@ mod tests {
             let here = all.iter().filter(|at| (from..from + 1.0).contains(*at));
             let here = here.count();
             assert!((85..=105).contains(&here), "{here} from {from} on");
+        }
+    }
+
+    #[test]
+    fn servers_that_share_an_event_take_one_access_each_t0_together() {
+        let terms = PollTerms::new(Micros::from_secs(10), 110.0);
+        let parts = [600_000, 300_000, 100_000];
+        let servers = parts.map(|ppm| {
+            let event = event(terms);
+            event.set_part(ppm);
+            (event, ppm)
+        });
+        // Three hundred a second in the parts, for half a minute: three times as many as may come.
+        let mut told = Vec::new();
+        for n in 0..9_000_u64 {
+            let now = Micros(n * 1_000_000 / 300);
+            for (event, ppm) in &servers {
+                let mine =
+                    (n * u64::from(*ppm) / 1_000_000) != ((n + 1) * u64::from(*ppm) / 1_000_000);
+                told.extend(mine.then(|| now + event.poll(now).expect("there is one").wait));
+            }
+        }
+        let within = |from_s: f64, for_s: f64| {
+            let span = from_s..from_s + for_s;
+            told.iter()
+                .filter(|at| span.contains(&at.as_secs_f64()))
+                .count()
+        };
+        for from_s in 12..60 {
+            let most = within(f64::from(from_s), 5.0);
+            assert!((490..=510).contains(&most), "{most} from {from_s} s on");
+        }
+        let (event, _) = &servers[2];
+        let level = event.level(Micros::ZERO).expect("there is one");
+        assert_eq!(
+            (level.terms.floor_ns, level.floor_of_all_ns),
+            (100_000_000, 10_000_000)
+        );
+        event.set_part(1_000_000);
+        assert_eq!(event.terms(), Some(terms), "alone");
+        event.set_part(250_000);
+        event.set(&terms);
+        assert_eq!(event.terms(), Some(terms), "begun anew");
+        for stray in [0, u32::MAX] {
+            event.set_part(stray);
+            assert!(event.poll(Micros::from_secs(9)).is_some());
         }
     }
 
