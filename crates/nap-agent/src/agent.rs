@@ -25,6 +25,7 @@ use crate::life::{Came, Life};
 use crate::line::{Failure, shown};
 use crate::log::{Level, Log, say, wall};
 use crate::orders::Orders;
+use crate::polls::share_out;
 use crate::store::{Heard, Saying, Seat, Server, Store, heard};
 use crate::words;
 
@@ -386,6 +387,7 @@ impl Agent {
             self.debts.set_nodes(self.fleet.alive());
             let mut members = vec![Member::default(); NODES + 1];
             self.fleet.show(&mut members);
+            share_out(&self.segment, &members, node);
             self.segment.locked_fleet(|table| {
                 for (to, from) in table.iter_mut().zip(&members) {
                     *to = *from;

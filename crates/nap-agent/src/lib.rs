@@ -10,6 +10,7 @@
 //!   store      finding the store, being let in, what is said to it; scripts/*.lua
 //!   line, tls  the connection: one exchange within one time limit; under TLS
 //!   orders     what administrators order for all nodes
+//!   polls      which part of polled events comes to this node
 //!   breaker    when a store that failed is asked again            pure, as all below
 //!   clock      fleet time
 //!   card       what a node leaves in the store; what differs
@@ -33,6 +34,7 @@ pub mod life;
 pub mod line;
 pub mod log;
 pub mod orders;
+pub mod polls;
 pub mod store;
 pub mod telling;
 pub mod tls;

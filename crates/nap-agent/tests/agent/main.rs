@@ -6,6 +6,7 @@ mod life;
 mod node;
 mod once;
 mod orders;
+mod polls;
 mod reference;
 mod rights;
 mod room;
