@@ -6,7 +6,9 @@ mod debts;
 mod limit;
 mod once;
 mod order;
+mod orders;
 mod outage;
+mod polls;
 mod quiet;
 
 use std::fs;
