@@ -100,6 +100,8 @@ fn it_listens_to_its_own_pages_with_a_nonce_only() {
     }
     assert_eq!(ask(&[FORM, same, header], "do=dance&room=site"), 400);
     assert_eq!(ask(&[FORM, same, header], "do=close&room=other"), 404);
+    let all = "do=close&room=site&scope=fleet";
+    assert_eq!(ask(&[FORM, same, header], all), 400, "there is none");
     assert_eq!(ask(&[FORM, same, header], &"x".repeat(9000)), 413);
     assert_eq!(httpd.get("/counter").status, 200, "nothing has been done");
     let get = httpd.get("/nap-control");
@@ -142,6 +144,7 @@ fn it_is_off_unless_the_main_configuration_says_where_it_is() {
     );
     let page = on.get("/nap-info").text();
     assert!(page.contains("<form class=\"control\" method=\"post\" action=\"/nap-control\">"));
+    assert!(!page.contains("name=\"scope\""), "there is no fleet");
     let said = Httpd::configtest("NapControl nap-control").expect_err("no path");
     assert!(
         said.contains("NapControl: \"nap-control\" is neither Off nor a path"),

@@ -44,6 +44,8 @@ pub(super) struct LinkShot {
     away: Micros,
     outages: u64,
     starts: u64,
+    /// Orders that the store has not been told.
+    orders: usize,
     /// Letters by what was heard.
     heard_of: [u64; Heard::ALL.len()],
 }
@@ -145,6 +147,7 @@ line! {
         away_s: f64 = rounded(link.away.as_secs_f64()),
         agent_pid: Option<u32> = (link.agent != 0).then_some(link.agent),
         agent_starts: u64 = link.starts,
+        orders_waiting: usize = link.orders,
         /// Beats by their round trip: see [`TRIPS_UP_TO`].
         #[serde(skip)]
         trips: [u64; TRIPS_UP_TO.len() + 1] = link.trips,
@@ -220,6 +223,7 @@ impl Fleet {
             away,
             outages: link.outages.load(Relaxed),
             starts: link.starts.load(Relaxed),
+            orders: link.orders.waiting(),
             heard_of: Heard::ALL.map(|heard| link.heard(heard)),
         };
     }
@@ -375,13 +379,20 @@ impl FleetLine {
             }
             _ => None,
         };
+        let orders = match (&store, self.store.orders_waiting) {
+            (None, _) | (_, 0) => None,
+            (_, 1) => Some("the other servers have not been told of an order given here".into()),
+            (_, n) => Some(format!(
+                "the other servers have not been told of {n} orders given here"
+            )),
+        };
         let others = self.nodes.iter().filter(|node| !node.here);
         let nodes = others.flat_map(|node| {
             let silent = node.state == "silent";
             let silent = silent.then(|| format!("{} is silent{}", node.name, at(&node.heard)));
             silent.into_iter().chain(node.differs.clone())
         });
-        let told = store.into_iter().chain(nodes);
+        let told = store.into_iter().chain(orders).chain(nodes);
         told.map(|said| sentence(&said)).collect()
     }
 }

@@ -138,6 +138,10 @@ fn a_node_that_was_away_does_as_was_ordered_when_it_is_back() {
     );
     assert!(!is_closed(&fleet, 2), "it is carried out here");
     assert!(is_closed(&fleet, 0) && is_closed(&fleet, 1));
+    let info = fleet.info(2);
+    assert_eq!(info["fleet"]["store"]["orders_waiting"], 1);
+    let untold = "The other servers have not been told of an order given here.";
+    assert!(info["attention"].to_string().contains(untold), "{info}");
     fleet.cut(2).turn(Way::Open);
     until_closed(&fleet, &[0, 1, 2], false);
 }
@@ -145,6 +149,8 @@ fn a_node_that_was_away_does_as_was_ordered_when_it_is_back() {
 #[test]
 fn an_order_may_be_for_one_node_and_must_make_sense() {
     let fleet = fleet().start();
+    let page = fleet.node(1).get("/nap-info").text();
+    assert!(page.contains("<input type=\"checkbox\" name=\"scope\" value=\"node\">"));
     let said = order(&fleet, 1, "do=close&room=shop&scope=node");
     assert_eq!(said.trim_end(), "room shop is closed");
     for (body, status, words) in [

@@ -60,7 +60,7 @@ impl Orders {
     /// Tells what was ordered here, if there is anything, and with a beat asks for the orders of others.
     pub fn says(&mut self, link: &Link, beats: bool, to: &mut Commands) {
         let known = &link.orders;
-        self.said = beats || known.has_untold();
+        self.said = beats || known.waiting() != 0;
         if !self.said {
             return;
         }

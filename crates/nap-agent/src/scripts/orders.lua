@@ -12,7 +12,7 @@ local function begin()
   local time = redis.call('TIME')
   life = string.format('%.0f', tonumber(time[1]) * 1000000 + tonumber(time[2]))
   redis.call('HSET', KEYS[1], 'life', life)
-  redis.call('DEL', KEYS[2])
+  redis.call('LTRIM', KEYS[2], 1, 0)
 end
 
 local function next()

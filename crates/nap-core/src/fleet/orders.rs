@@ -255,10 +255,10 @@ impl Orders {
         place.is(UNTOLD) && place.at() == posted.at
     }
 
-    /// Is there anything to tell?
-    pub fn has_untold(&self) -> bool {
-        let mut all = self.entries.iter();
-        all.any(|place| place.is(UNTOLD) || place.is(AGAIN))
+    /// How many are to be told.
+    pub fn waiting(&self) -> usize {
+        let waits = |place: &&Entry| place.is(UNTOLD) || place.is(AGAIN);
+        self.entries.iter().filter(waits).count()
     }
 
     /// All that is to be told. `offset`: fleet time minus inside time, microseconds.
@@ -384,14 +384,14 @@ mod tests {
     fn an_order_waits_until_it_is_told_and_then_stands() {
         let orders = Orders::default();
         let posted = orders.post(&mode("closed"), S(5)).expect("there is room");
-        assert!(orders.waits(posted) && orders.has_untold());
+        assert!(orders.waits(posted) && orders.waiting() == 1);
         let telling = only(&orders);
         assert_eq!(
             (&telling.order, telling.at),
             (&mode("closed"), Micros(5_001_000))
         );
         orders.told(&telling);
-        assert!(!orders.waits(posted) && !orders.has_untold());
+        assert!(!orders.waits(posted) && orders.waiting() == 0);
         assert!(
             !orders.hear(&mode("closed"), telling.at, OFFSET, || true),
             "it is no news"
@@ -407,7 +407,7 @@ mod tests {
         orders.told(&only(&orders));
         assert!(!orders.waits(posted));
         orders.tell_again();
-        assert!(!orders.has_untold());
+        assert_eq!(orders.waiting(), 0);
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
         orders.post(&mode("tickets"), S(10));
         assert!(!orders.hear(&mode("open"), there(10), OFFSET, || true));
         assert!(orders.hear(&mode("open"), there(11), OFFSET, || true));
-        assert!(!orders.has_untold(), "the one that was given here is past");
+        assert_eq!(orders.waiting(), 0, "the one that was given here is past");
         // A clock that was set back makes nobody powerless.
         let posted = orders.post(&mode("closed"), S(3)).expect("there is room");
         let telling = only(&orders);
@@ -434,7 +434,7 @@ mod tests {
         orders.post(&mode("tickets"), S(4));
         orders.told(&telling);
         assert!(
-            !orders.waits(posted) && orders.has_untold(),
+            !orders.waits(posted) && orders.waiting() == 1,
             "another is untold"
         );
         assert_eq!(only(&orders).at, there(11) + Micros(1));
