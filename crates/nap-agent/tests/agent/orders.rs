@@ -1,4 +1,4 @@
-//! Orders for all nodes: carried out at each, whoever was away.
+//! Orders for all nodes: carried out at each, and at one that was away when it is back.
 
 use std::time::Duration;
 

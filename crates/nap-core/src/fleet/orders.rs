@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Of one matter the later order stands, by fleet time; the oldest that stands makes room for another. Children (for an
-//! order that was given here) and the agent write under the segment's lock. Whoever waits until an order has been told
+//! order that was given here) and the agent write under the segment's lock. Who waits until an order has been told
 //! reads without.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
