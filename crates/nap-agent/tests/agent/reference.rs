@@ -12,6 +12,8 @@ use nap_core::fleet::lease::Lease;
 use nap_core::fleet::notes::Event;
 use nap_core::micros::Micros;
 use nap_rng::Rng;
+use nap_sim::fleet::oracle::Life;
+use nap_sim::fleet::setup::Flaw;
 use nap_sim::fleet::store::Store as Simulated;
 use nap_testkit::store::Store;
 
@@ -222,7 +224,9 @@ impl Both {
             self.last[at] = self.any_batch(node);
         }
         let batch = &self.last[at];
-        let expected = self.simulated.carry_out(node, batch, self.now, FORGET);
+        let expected = self
+            .simulated
+            .carry_out(life(node), batch, self.now, FORGET);
         let limit = Some(LIMIT);
         let Heard { mut answer, twice } = self.real.carry_out(&speaker(node), limit, batch);
         self.twice += twice.len() as u64;
@@ -239,9 +243,15 @@ impl Both {
 
 const LIMIT: u32 = 12;
 
+/// Nodes do not die here.
+fn life(node: u8) -> Life {
+    Life { node, life: 1 }
+}
+
 fn the_same_is_answered(seed: u64, steps: usize) {
     let now = Micros(mod_nap::shm::clock::wall());
-    let mut simulated = Simulated::new(LIMIT);
+    // Of a store that has just been emptied no agent asks for a lease.
+    let mut simulated = Simulated::new(LIMIT, Some(Flaw::LeasesAtOnce));
     simulated.forgets(now);
     let mut both = Both {
         real: Real::start(now),
@@ -264,7 +274,7 @@ fn the_same_is_answered(seed: u64, steps: usize) {
         match both.rng.below(5) {
             0 | 1 => {
                 let name = both.any_name();
-                let expected = both.simulated.redeem(&name, node, both.now);
+                let expected = both.simulated.redeem(&name, life(node), both.now);
                 let answer = both.real.redeem(&speaker(node), &name);
                 assert_eq!(answer, expected, "{name:?} at {node}");
                 told[expected as usize] += 1;

@@ -78,8 +78,10 @@ pub struct GateAgent {
     readings: BTreeMap<u8, Arrivals>,
     /// The last lease of each slot, which no other node may have.
     leases: BTreeMap<u64, Lease>,
-    /// The store is to be told of all of them.
+    /// The store is to be told of all of them,
     tells_leases: bool,
+    /// and may lack those of others: none is asked for before this.
+    leases_from: Micros,
     /// C of a new slot, by the last exchange.
     capacity: u32,
     /// How many places it had, with those of the last lease.
@@ -302,7 +304,8 @@ impl GateAgent {
     fn wanted(&mut self, view: &mut GateView<'_>, sharing: &Sharing) -> Option<LeaseAsk> {
         let from = sells_from(view);
         let stake = &mut *view.abroad.as_mut()?.stake;
-        if self.capacity == 0 {
+        // The others tell first what they hold.
+        if self.capacity == 0 || view.now < self.leases_from {
             return None;
         }
         let starved = std::mem::take(&mut stake.starved) != 0;
@@ -337,6 +340,9 @@ impl GateAgent {
     ) {
         let met = self.met.replace((answer.epoch, answer.run));
         self.tells_leases = met.is_some_and(|met| met != (answer.epoch, answer.run));
+        if self.tells_leases {
+            self.leases_from = view.now + lease::LEARNING;
+        }
         if let Some(abroad) = &mut view.abroad {
             abroad.stake.leased = u32::from(sharing.leased);
             abroad.stake.heard = view.now;
