@@ -94,7 +94,9 @@ fn both_sell_from_the_same_slots_and_no_place_twice() {
     let rooms = two(&store);
     let mut starts = BTreeSet::new();
     for room in &rooms {
-        room.wait_for("it sells what it leases", |stake| stake.leased == 1);
+        // How fast it is is known: before that nothing is leased.
+        room.at_gate(|view| view.gate.decided = 1);
+        room.wait_for("it sells what it leases", |stake| stake.leased_places != 0);
     }
     for n in 0..24 {
         let room = &rooms[n % 2];
