@@ -153,6 +153,7 @@ impl Agent {
         let mut orphaned = None;
         loop {
             if self.link.agent.load(SeqCst) != own {
+                self.tells_the_rest();
                 return;
             }
             // Before it looks at what there is to do: what is rung for then is not missed.
@@ -173,6 +174,23 @@ impl Agent {
             }
         }
         self.leave(own);
+    }
+
+    /// Another agent has taken over. It has not heard of what this one has not told yet.
+    fn tells_the_rest(&mut self) {
+        let there = gates::Store {
+            node: self.link.node.load(Relaxed) as u8,
+            run: &self.run,
+            connections: self.connections,
+        };
+        if let Some(store) = self.store.as_mut().filter(|store| store.is_open())
+            && self.member
+        {
+            let mut commands = Commands::default();
+            self.gates
+                .gates_say(&self.segment, &there, true, &mut commands);
+            let _ = store.ask(&commands);
+        }
     }
 
     fn leave(&mut self, own: u32) {

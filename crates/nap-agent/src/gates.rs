@@ -27,6 +27,9 @@ use crate::telling::{Speaker, Teller, Terms};
 /// Between two looks at the gates that no beat asks for.
 const GAP: Micros = Micros::from_millis(5);
 
+/// For so long two agents may be there. What one has noted the other tells, once the first is gone.
+const BOTH: Micros = Micros::from_secs(1);
+
 /// Tickets that were used elsewhere, too, of which a gate remembers no more than so many.
 const TWICE: usize = 10_000;
 
@@ -59,6 +62,8 @@ struct At {
     heard: u32,
     /// It has told all that was used before there was this agent; some of it may have been used elsewhere.
     begun: bool,
+    /// Since when, inside time, if the agent before it may still take notes.
+    follows: Option<Micros>,
     /// Tickets that had been used elsewhere: they are told again, and counted once.
     twice: BTreeSet<Name>,
 }
@@ -110,27 +115,40 @@ impl Gates {
     /// Gates speak first: a ticket that is given back is not one that has just been asked for.
     pub fn says(&mut self, segment: &Segment, store: &Store<'_>, beats: bool, to: &mut Commands) {
         self.take_up(segment);
+        self.gates_say(segment, store, beats, to);
         let who = self.speaker(segment, store);
-        self.said.clear();
-        let now = segment.now();
-        self.rung = !beats && now - self.looked < GAP;
-        if !self.rung {
-            self.looked = now;
-            let sharing = self.sharing(segment);
-            segment.locked(|tables| self.look(tables, &sharing, beats));
-            for (index, at) in self.all.iter().enumerate() {
-                let Some(at) = at else { continue };
-                if let Some(batch) = &at.flight {
-                    let terms = self.terms(at, store);
-                    self.teller.tell(to, &who, &terms, batch);
-                    self.said.push(index);
-                }
-            }
-        }
         for (_, name) in &self.letters {
             let at = self.all.iter().flatten().find(|at| at.number == name.gate);
             let kept = at.map_or(Micros::from_secs(24 * 3600), |at| at.kept);
             self.teller.redeem(to, &who, name, kept);
+        }
+    }
+
+    /// The same without letters, which another agent takes up.
+    pub fn gates_say(
+        &mut self,
+        segment: &Segment,
+        store: &Store<'_>,
+        beats: bool,
+        to: &mut Commands,
+    ) {
+        let who = self.speaker(segment, store);
+        self.said.clear();
+        let now = segment.now();
+        self.rung = !beats && self.has_just_looked(now);
+        if self.rung {
+            return;
+        }
+        self.looked = now;
+        let sharing = self.sharing(segment);
+        segment.locked(|tables| self.look(tables, &sharing, beats));
+        for (index, at) in self.all.iter().enumerate() {
+            let Some(at) = at else { continue };
+            if let Some(batch) = &at.flight {
+                let terms = self.terms(at, store);
+                self.teller.tell(to, &who, &terms, batch);
+                self.said.push(index);
+            }
         }
     }
 
@@ -237,7 +255,7 @@ impl Gates {
             segment.answer_letter(letter, Told::Silent);
         }
         let now = segment.now();
-        if now - self.looked < GAP {
+        if self.has_just_looked(now) {
             return;
         }
         self.looked = now;
@@ -268,9 +286,7 @@ impl Gates {
                 }
             }
         });
-        if !self.all.is_empty() {
-            self.says(segment, store, true, to);
-        }
+        self.gates_say(segment, store, true, to);
     }
 
     /// When gates are to be looked at again before the next beat.
@@ -279,6 +295,11 @@ impl Gates {
         let urgent = urgent.map(|at| at.spoke + PAUSE).min();
         let rung = self.rung.then(|| self.looked + GAP);
         rung.into_iter().chain(urgent).min()
+    }
+
+    /// A look in the future is of another clock.
+    fn has_just_looked(&self, now: Micros) -> bool {
+        self.looked <= now && now - self.looked < GAP
     }
 
     /// New letters. None is on its way: one that still seems to be was another agent's.
@@ -306,6 +327,11 @@ impl Gates {
             };
             let agent = &mut at.agent;
             if follows {
+                at.follows = Some(view.now);
+                agent.begins(&view);
+            }
+            if at.follows.is_some_and(|since| view.now - since >= BOTH) {
+                at.follows = None;
                 agent.begins(&view);
             }
             agent.take_notes(&mut view, sharing);

@@ -1,16 +1,19 @@
 //! nap-agent: the process of a node that speaks with the store of its fleet.
 //!
 //! httpd's parent starts one (`mod_nap::agent::Brief`). It joins the fleet, beats four times a second, hears the
-//! others once a second, and writes all that into the segment. It is one thread with one connection, and no request
-//! ever waits for it. Nothing is decided here.
+//! others once a second, tells and asks about the gates' tickets, and writes all that into the segment. It is one thread
+//! with one connection. Nothing is decided here.
 //!
 //! ```text
-//!   agent      the loop: beat, write into the segment, say what is new
+//!   agent      the loop: all that there is to say in one exchange, then what came of it
 //!   life       its parent, signals
-//!   store      finding the store, being let in, what is said to it; scripts/*.lua
+//!   store      finding the store, being let in; beats and cards
 //!   line, tls  the connection: one exchange within one time limit; under TLS
 //!   orders     what administrators order for all nodes
 //!   polls      which part of polled events comes to this node
+//!   gates      the gates' part in it, and letters of requests
+//!   telling    what is said of tickets and gates, and what the answers mean; scripts/*.lua
+//!   commands   commands and answers of an exchange, to which each part adds its own
 //!   breaker    when a store that failed is asked again            pure, as all below
 //!   clock      fleet time
 //!   card       what a node leaves in the store; what differs

@@ -46,7 +46,7 @@ impl Node {
             executors: 0,
             flights: 0,
             session_sets: 0,
-            guest_sets: 2,
+            guest_sets: 64,
         };
         let (segment, file) = Segment::made(dims).expect("shared memory");
         let brief = Brief {

@@ -66,7 +66,17 @@ fn whatever_happens_to_connections_and_agents_no_ticket_is_used_twice() {
                 rooms[at].node.kill();
                 rooms[at].node.start();
             }
-            2 => ports[at].turn(Way::Silent),
+            2 => {
+                let node = &mut rooms[at].node;
+                let pid = node.pid().cast_unsigned();
+                node.wait_for("the last one has taken over", |node| {
+                    node.link().agent.load(Relaxed) == pid
+                });
+                let successor = node.another();
+                let (mut before, _) = node.hand_over(successor);
+                before.wait().expect("a process of ours");
+            }
+            13 => ports[at].turn(Way::Silent),
             3 => ports[at].turn(Way::Cut),
             4 => ports[at].turn(Way::Late(Duration::from_millis(rng.below(60)))),
             5..12 => ports[at].turn(Way::Open),
