@@ -73,8 +73,10 @@ pub struct Agent {
     at: String,
     /// which server it is,
     run: String,
-    /// and how often it was connected to.
-    connections: u64,
+    /// which writes it has,
+    history: String,
+    /// and how many such there were.
+    servers: u64,
     /// Of the outage that lasts: what has been said of it.
     said: BTreeSet<u32>,
     /// Of one that is over: how many seconds it has lasted, until that is said.
@@ -135,7 +137,8 @@ impl Agent {
             times: Times::default(),
             at: String::new(),
             run: String::new(),
-            connections: 0,
+            history: String::new(),
+            servers: 0,
             said: BTreeSet::new(),
             back: None,
         })
@@ -181,7 +184,7 @@ impl Agent {
         let there = gates::Store {
             node: self.link.node.load(Relaxed) as u8,
             run: &self.run,
-            connections: self.connections,
+            servers: self.servers,
         };
         if let Some(store) = self.store.as_mut().filter(|store| store.is_open())
             && self.member
@@ -216,7 +219,7 @@ impl Agent {
             let there = gates::Store {
                 node: saying.node,
                 run: &self.run,
-                connections: self.connections,
+                servers: self.servers,
             };
             self.gates
                 .says_goodbye(&self.segment, &there, &mut commands);
@@ -280,8 +283,12 @@ impl Agent {
         };
         let found = store.open()?;
         if let Some(server) = &found {
-            self.run.clone_from(&server.run);
-            self.connections += 1;
+            let known = [&self.run, &self.history] == [&server.run, &server.history];
+            if !known || server.run.is_empty() {
+                self.run.clone_from(&server.run);
+                self.history.clone_from(&server.history);
+                self.servers += 1;
+            }
         }
         // Without a seat, or on a new connection, nothing is said before a beat.
         let joins = !self.member || found.is_some();
@@ -304,7 +311,7 @@ impl Agent {
         let there = gates::Store {
             node: self.link.node.load(Relaxed) as u8,
             run: &self.run,
-            connections: self.connections,
+            servers: self.servers,
         };
         if !joins {
             self.gates.says(&self.segment, &there, beats, &mut commands);

@@ -40,8 +40,8 @@ pub struct Store<'a> {
     pub node: u8,
     /// Which server it is.
     pub run: &'a str,
-    /// Connections so far: a new one may lead to another store.
-    pub connections: u64,
+    /// How many there were, this one included: another one may lack what was told before.
+    pub servers: u64,
 }
 
 /// One gate.
@@ -169,7 +169,7 @@ impl Gates {
             let terms = self.terms(at, store);
             let told = self
                 .teller
-                .told(answers, &who, &terms, batch, store.connections)?;
+                .told(answers, &who, &terms, batch, store.servers)?;
             heard.push((*index, told));
         }
         while let Some((letter, name)) = self.letters.first().copied() {

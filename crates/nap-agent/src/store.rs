@@ -69,8 +69,10 @@ pub struct Server {
     pub memory: u64,
     /// Keys that it has thrown away to make room.
     pub evicted: u64,
-    /// Another one with each start.
+    /// Another one with each start; empty: it does not tell.
     pub run: String,
+    /// Another one after each fail-over: which writes it has.
+    pub history: String,
 }
 
 impl Server {
@@ -108,6 +110,7 @@ impl Server {
                 memory: field("maxmemory").parse().unwrap_or(0),
                 evicted: field("evicted_keys").parse().unwrap_or(0),
                 run: field("run_id").into(),
+                history: field("master_replid").into(),
             }),
         }
     }
@@ -368,7 +371,7 @@ fn primary(sentinel: &Host, name: &str) -> Result<Host, Failure> {
 
 /// One section a command: older ones know no more.
 fn ask_info(commands: &mut Pipeline) {
-    for section in ["server", "memory", "stats"] {
+    for section in ["server", "memory", "stats", "replication"] {
         commands.cmd("INFO").arg(section);
     }
 }

@@ -27,3 +27,11 @@ local function parts(mark)
   return string.match(mark, '^(%d+):(%x+)([wu])$')
 end
 
+-- Does such a mark keep others from the ticket? An access that waited in an earlier life of its node, or at one that has
+-- been silent for so many microseconds, waits no more.
+local function stands(node, life, use, beats, silent)
+  if use == 'u' then return true end
+  local heard, lives = string.match(redis.call('HGET', beats, node) or '', '^(%d+) (%x+) ')
+  return lives == life and clock() - tonumber(heard) < tonumber(silent)
+end
+

@@ -1,6 +1,6 @@
 -- All that a node says of a gate at a time, but for leases and rights. What comes twice is carried out once.
 --
--- KEYS  1 beats of the gate (hash: node -> time, then as in ARGV)
+-- KEYS  1 beats of the gate (hash: node -> time, life, then as in ARGV)
 --       2 how far each node was heard (hash: node -> "<agent>:<number>:<notices in the last answer>")
 --       3 epoch   4 notices to this node (list)
 -- ARGV  1 node   2 its life   3 its agent: another one begins to count anew   4 number of the message   5 beat
@@ -20,11 +20,10 @@ if not epoch then
   redis.call('SET', KEYS[3], epoch)
 end
 
-local function mark(key, index, seller, place, use)
-  local node = parts(redis.call('HGET', key, index))
+local function mark(key, index, seller, place, use, mine)
   redis.call('HSET', key, index, me .. ':' .. life .. use)
   redis.call('PEXPIRE', key, ARGV[7])
-  if node ~= me and seller ~= me then notify(ARGV[10] .. seller, '+' .. place) end
+  if not mine and seller ~= me then notify(ARGV[10] .. seller, '+' .. place) end
 end
 
 local twice = {}
@@ -33,12 +32,16 @@ local function carry_out(number, tale)
   local seller, slot, index = string.match(place, '^(%d+):(.+):(%d+)$')
   local key = ARGV[9] .. seller .. ':' .. slot
   local node, owner, use = parts(redis.call('HGET', key, index))
-  local others = node and (node ~= me or (owner ~= life and use == 'u'))
+  local mine = node == me and owner == life
   place = slot .. ':' .. index
   if event == 'w' or event == 'u' then
     -- An access waits with the ticket, or runs.
-    if others then twice[#twice + 1] = number else mark(key, index, seller, place, event) end
-  elseif not others then
+    if node and not mine and stands(node, owner, use, KEYS[1], ARGV[8]) then
+      twice[#twice + 1] = number
+    else
+      mark(key, index, seller, place, event, mine)
+    end
+  elseif mine then
     -- It left, or did not come: the ticket is good again.
     if redis.call('HDEL', key, index) == 1 and seller ~= me then notify(ARGV[10] .. seller, '-' .. place) end
   end
@@ -67,7 +70,7 @@ if tonumber(number) < tonumber(ARGV[4]) then
   for part, key in pairs(touched) do redis.call('PEXPIREAT', key, whole((part + 1) * 600000 + 60000)) end
 end
 
-redis.call('HSET', KEYS[1], me, whole(now) .. ' ' .. ARGV[5])
+redis.call('HSET', KEYS[1], me, whole(now) .. ' ' .. life .. ' ' .. ARGV[5])
 local notices = redis.call('LRANGE', KEYS[4], 0, 999)
 redis.call('HSET', KEYS[2], me, ARGV[3] .. ':' .. number .. ':' .. #notices)
 if ARGV[6] ~= '1' then return {now, epoch, notices, twice} end
@@ -75,7 +78,7 @@ if ARGV[6] ~= '1' then return {now, epoch, notices, twice} end
 local beats = {}
 local all = redis.call('HGETALL', KEYS[1])
 for at = 1, #all, 2 do
-  local heard, beat = string.match(all[at + 1], '^(%d+) (.+)$')
+  local heard, beat = string.match(all[at + 1], '^(%d+) %x+ (.+)$')
   if heard and now - tonumber(heard) < tonumber(ARGV[8]) then
     beats[#beats + 1] = all[at]
     beats[#beats + 1] = beat

@@ -53,9 +53,10 @@ fn who_waited_in_an_earlier_life_waits_no_more_and_what_was_used_then_is_used() 
     let used = batch(1, &[tale(2, Event::Runs)]);
     real.carry_out(&speaker(1), None, &used);
     assert_eq!(real.redeem(&speaker(3), &name(1)), Told::Waits);
+    real.carry_out(&reborn(), None, &batch(1, &[]));
     assert_eq!(real.redeem(&reborn(), &name(1)), Told::Mine);
     assert_eq!(real.redeem(&reborn(), &name(2)), Told::Used);
-    let again = batch(1, &[tale(2, Event::Runs)]);
+    let again = batch(2, &[tale(2, Event::Runs)]);
     assert_eq!(real.carry_out(&reborn(), None, &again).twice, [name(2)]);
 }
 

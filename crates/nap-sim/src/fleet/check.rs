@@ -376,7 +376,8 @@ mod tests {
         for (flaw, family, sentence) in [
             (Flaw::GivesToAll, Family::Usual, "counted at"),
             (Flaw::HearsNoMarks, Family::Usual, "counted at"),
-            (Flaw::ForgetsGuests, Family::Usual, "in one life of a node"),
+            // The store tells a node what it has used itself: only one that was emptied does not.
+            (Flaw::ForgetsGuests, Family::Usual, "counted at"),
             (Flaw::LeasesTwice, Family::Usual, "leased twice"),
             (Flaw::LeasesAtOnce, Family::Usual, "leased twice"),
             (Flaw::LeasesBeyond, Family::Usual, "is oversold"),

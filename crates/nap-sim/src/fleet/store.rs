@@ -134,21 +134,20 @@ impl Store {
         self.commands += 1;
         let gives = self.flaw == Some(Flaw::GivesToAll);
         match self.data.marks.get(name).copied() {
-            Some((at, used)) if at != me && !gives => {
-                // A node that has started again does not know who waited there before.
-                let beat = self.data.beats.get(&at.node);
-                let lives =
-                    beat.is_some_and(|(life, _, heard)| *life == at.life && *heard + SILENT > now);
-                match used {
-                    Use::Used => return Told::Used,
-                    Use::Waits if lives => return Told::Waits,
-                    Use::Waits => {}
-                }
-            }
+            _ if gives => {}
+            // Also if it was used here: a node that asks has forgotten it.
+            Some((_, Use::Used)) => return Told::Used,
+            Some((at, Use::Waits)) if at != me && self.waits(at, now) => return Told::Waits,
             _ => {}
         }
         self.mark(name, me, Use::Waits);
         Told::Mine
+    }
+
+    /// Does an access that waited there still wait? A node that has started again does not know who waited before.
+    fn waits(&self, at: Life, now: Micros) -> bool {
+        let beat = self.data.beats.get(&at.node);
+        beat.is_some_and(|(life, _, heard)| *life == at.life && *heard + SILENT > now)
     }
 
     fn mark(&mut self, name: &Name, me: Life, used: Use) {
@@ -192,7 +191,7 @@ impl Store {
                     .any(|tale| tale.event.is_some_and(settles)),
             );
             for note in &batch.tales {
-                self.note(who, note);
+                self.note(who, note, now);
             }
         }
         self.data.beats.insert(me, (who.life, batch.beat, now));
@@ -240,7 +239,7 @@ impl Store {
         }
     }
 
-    fn note(&mut self, me: Life, note: &Tale) {
+    fn note(&mut self, me: Life, note: &Tale, now: Micros) {
         if let Some((from, to)) = note.window {
             let by = if note.more { 1 } else { -1 };
             for cell in cell_of(from)..cell_from(to) {
@@ -248,14 +247,12 @@ impl Store {
             }
             *self.data.begins.entry(cell_of(from)).or_default() += by;
         }
-        let mine = self
-            .data
-            .marks
-            .get(&note.name)
-            .is_none_or(|(at, _)| *at == me);
+        let mark = self.data.marks.get(&note.name).copied();
+        let mine = mark.is_none_or(|(at, _)| at == me);
+        let stands = mark.is_some_and(|(at, used)| used == Use::Used || self.waits(at, now));
         match note.event {
             Some(Event::Waits | Event::Runs) if self.flaw == Some(Flaw::HearsNoMarks) => {}
-            Some(Event::Waits | Event::Runs) if !mine => self.twice += 1,
+            Some(Event::Waits | Event::Runs) if !mine && stands => self.twice += 1,
             Some(Event::Waits) => self.mark(&note.name, me, Use::Waits),
             Some(Event::Runs) => self.mark(&note.name, me, Use::Used),
             Some(Event::Left | Event::Unused) if mine => {
