@@ -154,7 +154,11 @@ impl Fleet {
             // All visitors come from HAProxy.
             .modules(&["remoteip"])
             .config("RemoteIPHeader X-Forwarded-For\nRemoteIPInternalProxy 127.0.0.1")
-            .config("<Location /nap-info>\nSetHandler nap-info\nNapUse None\n</Location>");
+            .config("<Location /nap-info>\nSetHandler nap-info\nNapUse None\n</Location>")
+            .expect_log(
+                "the store is away (no answer in time)",
+                "the machine is busy",
+            );
         FleetBuilder {
             size,
             node,

@@ -482,6 +482,12 @@ impl Httpd {
             let lives = |p: &process::Process| p.state != 'Z' && children.contains(&p.pid);
             !process::processes().any(|p| lives(&p))
         });
+        // An agent has been told to end and says goodbye to its store.
+        let group = self.pid();
+        wait_until("its agent has gone", PATIENCE, || {
+            let speaks = |p: &process::Process| p.group == group && p.name == "nap-agent";
+            !process::processes().any(|p| p.state != 'Z' && speaks(&p))
+        });
         // CGI programs that outlived their server.
         let _ = killpg(Pid::from_raw(self.pid()), Signal::SIGKILL);
         self.process = None;
