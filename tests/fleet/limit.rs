@@ -1,4 +1,4 @@
-//! A limit that all nodes share holds whoever comes where, and whatever is killed.
+//! The limits of the nodes hold: each one's own, and one that all share, whoever comes where and whatever is killed.
 
 use crate::crowd::{assert_all_kept, figure};
 use nap_testkit::fleet::{Fleet, FleetBuilder};
@@ -11,24 +11,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Of all nodes together.
 const LIMIT: u64 = 6;
 
-const ROOM: &str = "
-<NapRoom shop>
-NapRunReady 6 shared
-NapWaitMax 2s
-</NapRoom>
-<Location /counter>
-NapUse shop
-</Location>
-";
+/// All nodes have it together, or each a third of it for itself.
+const SHARED: &str = "6 shared";
+const LOCAL: &str = "2";
 
 const PAGE: &str = "/counter?ms=50";
 
 /// The balancer likes one node best, and another one every now and then.
 const LIKES: [[u32; 3]; 3] = [[80, 10, 10], [10, 80, 10], [10, 10, 80]];
 
-fn shop() -> FleetBuilder {
+fn shop(limit: &str) -> FleetBuilder {
+    let room = format!(
+        "<NapRoom shop>\nNapRunReady {limit}\nNapWaitMax 2s\n</NapRoom>\n\
+         <Location /counter>\nNapUse shop\n</Location>"
+    );
     Fleet::builder(3).node(|node| {
-        let node = node.config(ROOM);
+        let node = node.config(&room);
         node.expect_log(
             "[nap:warn]",
             "the room tells of settings that are too small",
@@ -51,7 +49,7 @@ fn assert_limit_holds(fleet: &Fleet) {
 
 #[test]
 fn no_more_run_at_once_than_all_nodes_together_may() {
-    let fleet = shop().weights(&LIKES[0]).start();
+    let fleet = shop(SHARED).weights(&LIKES[0]).start();
     let (seconds, turns) = if long() { ("120s", 11) } else { ("8s", 3) };
     let crowd = fleet.crowd_later(PAGE, &stream(seconds));
     for turn in 1..=turns {
@@ -65,8 +63,19 @@ fn no_more_run_at_once_than_all_nodes_together_may() {
 }
 
 #[test]
+fn no_node_lets_in_more_than_it_may_when_all_come_at_once() {
+    let fleet = shop(LOCAL).start();
+    let options = "--get --bound 2s --stop 200s --posts 1 --ramp 100ms --clients";
+    let clients = if long() { "3000" } else { "400" };
+    let options: Vec<&str> = options.split(' ').chain([clients]).collect();
+    let report = fleet.crowd("/counter?ms=100", &options);
+    assert_all_kept(&report);
+    assert_limit_holds(&fleet);
+}
+
+#[test]
 fn the_share_of_a_node_that_is_killed_comes_back_to_the_others() {
-    let mut fleet = shop().options("forget=5s").start();
+    let mut fleet = shop(SHARED).options("forget=5s").start();
     fleet.expect_log(" is silent since ", "it is killed");
     let seconds = if long() { "60s" } else { "12s" };
     let crowd = fleet.crowd_later(PAGE, &stream(seconds));

@@ -20,8 +20,16 @@ NapUse shop
 </LocationMatch>
 ";
 
-/// Three nodes serve ten a second.
-const PAGE: &str = "/work?cpu=1&sleep=300";
+/// So many come for each that three nodes serve, with pages of [`page`].
+const OVERLOAD: f64 = 3.0;
+
+/// A page, and how far apart visitors come, in milliseconds: three nodes serve three in its time.
+fn page() -> (&'static str, u64) {
+    match long() {
+        true => ("/work?cpu=1&sleep=900", 100),
+        false => ("/work?cpu=1&sleep=300", 33),
+    }
+}
 
 /// Of ten visitors, how many come to each node: .5, .3, .2.
 const DEAL: [usize; 10] = [0, 1, 2, 0, 1, 0, 0, 2, 1, 0];
@@ -51,21 +59,22 @@ fn whoever_is_refused_earlier_has_the_earlier_ticket() {
             )
         })
         .start();
+    let (page, apart) = page();
     // What the nodes serve a second becomes known; then all are full.
     scope(|scope| {
         for node in fleet.nodes() {
-            scope.spawn(|| (0..12).for_each(|_| assert_eq!(node.get(PAGE).status, 200)));
+            scope.spawn(|| (0..12).for_each(|_| assert_eq!(node.get(page).status, 200)));
         }
     });
     let nodes = fleet.nodes().iter();
     let held: Vec<Held<'_>> = nodes.map(|node| node.hold("all", 1)).collect();
-    let (visitors, apart) = if long() { (300, 100) } else { (100, 30) };
+    let visitors = if long() { 300 } else { 100 };
     let began = Instant::now();
     let mut told = Vec::new();
     let mut deal = DEAL.into_iter().cycle();
     while told.len() < visitors {
         let node = deal.next().expect("it goes on for ever");
-        let ticket = Ticket::of(&fleet.node(node).get(PAGE));
+        let ticket = Ticket::of(&fleet.node(node).get(page));
         told.push(Told {
             node,
             at: ticket.issued,
@@ -98,6 +107,8 @@ fn whoever_is_refused_earlier_has_the_earlier_ticket() {
     eprintln!("{said}");
     assert!(pairs > 1_000, "{said}");
     assert!(wrong * 100 <= pairs, "{said}");
-    let [least, most] = [f64::min, f64::max].map(|of| waits.iter().copied().reduce(of));
-    assert!(most <= least.map(|least| 1.05 * least), "{said}");
+    // A node sells what it leased half a second ago; meanwhile others are sold half a second's refusals later places.
+    let stock = 0.5 * OVERLOAD;
+    let [least, most] = [f64::min, f64::max].map(|of| waits.iter().copied().fold(waits[0], of));
+    assert!(most <= 1.05 * least + stock, "{said}");
 }
