@@ -18,7 +18,7 @@ use super::text::text;
 use crate::shm::debts::{Debts, nanoseconds};
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::account::LONGEST_NS;
-use nap_core::bwshare::till::limit::{Limit, units_of};
+use nap_core::bwshare::till::limit::{Limit, more, units_of};
 use nap_core::bwshare::till::{Books as _, Till};
 use nap_core::conf::{AnyConf, BwShareConf, YEARS_S};
 
@@ -94,7 +94,9 @@ unsafe extern "C" fn bw_start() -> c_int {
             }
         }
         for limit in &mut limits {
-            limit.quick = limit.service.is_none() && !debts.are_told();
+            let steered = limit.service.map_or(0, |_| more::STEERED);
+            let told = if debts.are_told() { more::TOLD } else { 0 };
+            limit.more = steered | told;
         }
         let till = Till {
             books: debts,

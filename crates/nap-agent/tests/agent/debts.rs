@@ -11,7 +11,7 @@ use nap_core::bwshare::limits::{Lane, Limits, Rule};
 use nap_core::bwshare::till::Till;
 use nap_core::bwshare::till::charge::Charge;
 use nap_core::bwshare::till::last_client::LastClient;
-use nap_core::bwshare::till::limit::Limit;
+use nap_core::bwshare::till::limit::{Limit, more};
 use nap_core::fleet::link::Standing;
 use nap_core::fleet::trouble::Trouble;
 use nap_core::micros::Micros;
@@ -43,7 +43,7 @@ impl Shop {
         let books = node.segment.debts().expect("there are stripes");
         books.keep_units(&[(0, limits.units())], node.segment.now());
         let limit = Limit {
-            quick: false,
+            more: more::TOLD,
             ..Limit::new(limits)
         };
         Shop {

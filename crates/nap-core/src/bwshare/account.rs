@@ -8,7 +8,7 @@ use super::limits::{DebtAnswer, Limits};
 
 /// Kinds of debt an account has room for.
 pub const LANES: usize = 3;
-const FILES: usize = 0;
+pub(super) const FILES: usize = 0;
 pub(super) const BYTES: usize = 1;
 /// No debt. Upper half: one more than the number of the test that the client was last seen in.
 /// Lower half: what has been given back to it so far, in [`RETURNED`].

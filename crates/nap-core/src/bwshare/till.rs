@@ -30,7 +30,7 @@ use crate::micros::Micros;
 use charge::{Charge, Reservation, flag};
 use charging::Charging;
 use last_client::LastClient;
-use limit::{Limit, entries_of};
+use limit::{Limit, entries_of, more};
 
 /// Where debts are kept: a table in stripes, each with a lock of its own and its part of the trace.
 pub trait Books {
@@ -159,6 +159,9 @@ impl<B: Books> Till<B> {
         client: Client,
         now_ns: u64,
     ) -> bool {
+        if self.untold(limit, charge, now_ns, |visit| visit.enters_untold()) {
+            return false;
+        }
         if let Some(service) = limit.service {
             charge.lowered = self.books.lowered(service);
         }
@@ -250,6 +253,13 @@ impl<B: Books> Till<B> {
         let now_ns = now();
         let quickly = |visit: &mut Visit<'_>| visit.bytes_quickly(bytes);
         if !self.quickly(limit, charge, now_ns, quickly) {
+            self.bytes_slowly(limit, charge, bytes, now_ns);
+        }
+    }
+
+    #[inline(never)]
+    fn bytes_slowly(&self, limit: &Limit, charge: &Charge, bytes: u64, now_ns: u64) {
+        if !self.untold(limit, charge, now_ns, |visit| visit.bytes_untold(bytes)) {
             Charging::by(self, limit, charge, now_ns).bytes(bytes);
         }
     }
@@ -291,10 +301,26 @@ impl<B: Books> Till<B> {
         now_ns: u64,
         act: impl FnOnce(&mut Visit<'_>) -> bool,
     ) -> bool {
-        if charge.wide != 0 || !limit.quick {
+        if charge.wide != 0 || limit.more != 0 {
             return false;
         }
         let done = (self.books).visit(charge.key, &limit.limits[0], now_ns, act);
+        done == Some(true)
+    }
+
+    /// The same where there is a fleet, but nothing to tell it yet.
+    #[inline(always)]
+    fn untold(
+        &self,
+        limit: &Limit,
+        charge: &Charge,
+        now_ns: u64,
+        act: impl FnOnce(&mut Visit<'_>) -> bool,
+    ) -> bool {
+        if charge.wide != 0 || limit.more != more::TOLD {
+            return false;
+        }
+        let done = (self.books).visit_told(charge.key, &limit.limits[0], now_ns, act);
         done == Some(true)
     }
 

@@ -43,6 +43,7 @@ impl Due {
 
     /// For a debt that has grown by `grown_ns` since the fleet was told, and takes `owed_ns` to be paid, of
     /// `room_ns` at most, at one of `nodes`.
+    #[inline]
     pub fn when(grown_ns: i64, owed_ns: u64, room_ns: u64, nodes: u32) -> Due {
         let parts = AT_ONCE.saturating_mul(nodes.max(1).into());
         match grown_ns {
@@ -50,7 +51,7 @@ impl Due {
             // Something told was given back: others refuse the client for it.
             ..0 => Due::Soon,
             grown if grown.unsigned_abs().saturating_mul(parts) >= room_ns => Due::AtOnce,
-            _ if owed_ns.saturating_mul(SOON) >= room_ns => Due::Soon,
+            _ if owed_ns >= room_ns / SOON => Due::Soon,
             _ => Due::Later,
         }
     }
@@ -120,7 +121,13 @@ impl Untold {
     /// The most urgent of what was noted since this was last asked.
     #[inline]
     pub fn newly_due(&mut self) -> Due {
-        Due::of(std::mem::take(&mut self.due))
+        match self.due {
+            0 => Due::Later,
+            due => {
+                self.due = 0;
+                Due::of(due)
+            }
+        }
     }
 
     /// Notes that the account at this place was changed; `before` is None if it is another key's from now on.
@@ -158,6 +165,32 @@ impl Untold {
         if due > Due::of(growth.due) {
             growth.due = due as u32;
             self.due = self.due.max(due as u32);
+        }
+    }
+
+    /// May this debt of the account at this place grow so much without being due, where it takes `owed_ns` to be paid?
+    #[inline(always)]
+    pub(super) fn is_quiet(
+        &self,
+        ((bucket, way), lane): (At, usize),
+        cost_ns: u64,
+        owed_ns: u64,
+        room_ns: u64,
+    ) -> bool {
+        let growth = &self.growths[bucket % BUCKETS][way % WAYS];
+        let grown = growth.grown_ns[lane % LANES].saturating_add_unsigned(cost_ns);
+        let owed_ns = owed_ns.saturating_add(cost_ns);
+        Due::when(grown, owed_ns, room_ns, self.nodes) == Due::Later
+    }
+
+    /// It has grown so much.
+    #[inline(always)]
+    pub(super) fn grow(&mut self, ((bucket, way), lane): (At, usize), cost_ns: u64, now_ns: u64) {
+        let growth = &mut self.growths[bucket % BUCKETS][way % WAYS];
+        let grown = &mut growth.grown_ns[lane % LANES];
+        *grown = grown.saturating_add_unsigned(cost_ns);
+        if growth.since_ms == 0 && cost_ns > 0 {
+            growth.since_ms = milliseconds(now_ns) | 1;
         }
     }
 

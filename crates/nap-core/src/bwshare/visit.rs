@@ -1,10 +1,10 @@
 //! [`Visit`]: a request from its charge to its end, in its client's stripe and trace row.
 
-use super::account::{Account, BYTES, LANES, Reserved};
+use super::account::{Account, BYTES, FILES, LANES, Reserved};
 use super::client::Client;
 use super::limits::{Debt, DebtAnswer, Limits};
 use super::service::TEST_NS;
-use super::table::{Stripe, add};
+use super::table::{DebtCounts, Stripe, add};
 use super::trace::{TraceRow, TraceSet};
 use super::untold::Untold;
 
@@ -61,6 +61,68 @@ impl Visit<'_> {
             add(&mut row.bytes, bytes);
             row.last_ns = self.now_ns;
             row.over_ns = 0;
+        }
+        charged
+    }
+
+    /// [`Visit::enters_quickly`] where a fleet need not be told of it yet.
+    #[inline(always)]
+    pub fn enters_untold(&mut self) -> bool {
+        let (limits, now_ns) = (self.limits, self.now_ns);
+        self.untold(
+            (FILES, limits.files.one_ns, limits.files.room_ns),
+            |account, now| account.enters_quickly(limits, now),
+            |counts, row| {
+                add(&mut counts.requests, 1);
+                add(&mut row.files, 1);
+                row.last_ns = now_ns;
+            },
+        )
+    }
+
+    /// [`Visit::bytes_quickly`] where a fleet need not be told of it yet.
+    #[inline(always)]
+    pub fn bytes_untold(&mut self, bytes: u64) -> bool {
+        let (limits, now_ns) = (self.limits, self.now_ns);
+        let cost_ns = limits.bytes.cost_ns(bytes as f64);
+        self.untold(
+            (BYTES, cost_ns, limits.bytes.room_ns),
+            |account, now| account.bytes_quickly(limits, bytes, now),
+            |counts, row| {
+                add(&mut counts.bytes, bytes);
+                add(&mut row.bytes, bytes);
+                row.last_ns = now_ns;
+                row.over_ns = 0;
+            },
+        )
+    }
+
+    /// Charges a known client's debt of this kind, and counts that, unless the fleet must be told of it then. False:
+    /// nothing is changed yet.
+    #[inline(always)]
+    fn untold(
+        &mut self,
+        (lane, cost_ns, room_ns): (usize, u64, u64),
+        charge: impl FnOnce(&mut Account, u64) -> bool,
+        count: impl FnOnce(&mut DebtCounts, &mut TraceRow),
+    ) -> bool {
+        let trace = self.trace.as_deref_mut();
+        let (Some(row), Some(untold), Some(at)) = (
+            trace.and_then(|set| set.known(self.key)),
+            self.untold.as_deref_mut(),
+            self.stripe.find(self.key),
+        ) else {
+            return false;
+        };
+        let now = self.stripe.time(self.now_ns);
+        let account = self.stripe.account_at(at);
+        let owed_ns = account.owed_ns(lane, now);
+        let charged = self.limits.horizons.is_empty()
+            && untold.is_quiet((at, lane), cost_ns, owed_ns, room_ns)
+            && charge(account, now);
+        if charged {
+            untold.grow((at, lane), cost_ns, now);
+            count(&mut self.stripe.counts, row);
         }
         charged
     }

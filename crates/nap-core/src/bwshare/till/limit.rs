@@ -22,10 +22,19 @@ pub struct Limit {
     pub link: Option<f64>,
     /// Where its service is kept; None: there are no horizons to steer.
     pub service: Option<usize>,
-    /// Who owes little is charged without a look at anything else: no horizons are steered, and no fleet is told.
-    pub quick: bool,
+    /// What there is to do for who owes little, besides charging: [`more`]s, or-ed; 0: nothing. A word as
+    /// [`Charge::wide`](super::charge::Charge::wide) is: both are looked at in one.
+    pub more: u64,
     /// Its keys have a tag of their own, so its debts are repriced when its rates change.
     pub alone: bool,
+}
+
+/// Bits of [`Limit::more`].
+pub mod more {
+    /// A fleet is told.
+    pub const TOLD: u64 = 1;
+    /// Horizons are steered.
+    pub const STEERED: u64 = 2;
 }
 
 impl Limit {
@@ -39,7 +48,7 @@ impl Limit {
             shares: [0.0; HORIZONS],
             link: None,
             service: None,
-            quick: true,
+            more: 0,
             alone: false,
         }
     }

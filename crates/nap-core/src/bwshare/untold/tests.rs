@@ -3,13 +3,13 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::bwshare::SECOND_NS as S;
-use crate::bwshare::horizons::HORIZONS;
+use crate::bwshare::horizons::{HORIZONS, Horizons};
 use crate::bwshare::limits::tests::limits;
 use crate::bwshare::limits::{Limits, Rule};
 use crate::bwshare::service::Service;
 use crate::bwshare::till::charge::Charge;
 use crate::bwshare::till::last_client::LastClient;
-use crate::bwshare::till::limit::Limit;
+use crate::bwshare::till::limit::{Limit, more};
 use crate::bwshare::till::{Books, Till};
 use crate::bwshare::trace::TraceSet;
 use proptest::prelude::*;
@@ -21,6 +21,7 @@ const TRIP_NS: u64 = S / 1000;
 /// The table of one node.
 struct Memory {
     both: RefCell<Box<(Stripe, Untold)>>,
+    trace: RefCell<Box<[TraceSet; 1]>>,
     nodes: u32,
 }
 
@@ -34,7 +35,8 @@ impl Books for Memory {
     }
 
     fn at<R>(&self, _: usize, act: impl FnOnce(&mut Stripe, &mut [TraceSet]) -> R) -> Option<R> {
-        Some(act(&mut self.both.borrow_mut().0, &mut []))
+        let trace = &mut **self.trace.borrow_mut();
+        Some(act(&mut self.both.borrow_mut().0, trace))
     }
 
     fn at_told<R>(
@@ -44,7 +46,7 @@ impl Books for Memory {
     ) -> Option<R> {
         let (stripe, untold) = &mut **self.both.borrow_mut();
         untold.nodes = self.nodes;
-        Some(act(stripe, &mut [], Some(untold)))
+        Some(act(stripe, &mut **self.trace.borrow_mut(), Some(untold)))
     }
 
     fn lowered(&self, _: usize) -> [u32; HORIZONS] {
@@ -103,13 +105,14 @@ impl Ledger {
 impl Node {
     fn new(limits: Limits, nodes: u32) -> Node {
         let limit = Limit {
-            quick: false,
+            more: more::TOLD,
             ..Limit::new(limits)
         };
         Node {
             till: Till {
                 books: Memory {
                     both: RefCell::default(),
+                    trace: RefCell::default(),
                     nodes,
                 },
                 limits: vec![limit],
@@ -295,6 +298,45 @@ fn another_clients_entry_begins_with_nothing_untold() {
     untold.note((99, 99), [None, Some(owing(24))], rooms, S);
 }
 
+/// What is told of a client with horizons in a larger network: four keys.
+#[test]
+fn networks_and_horizons_are_told_as_clients_are() {
+    let mut limits = limits((300.0, 5.0), (1e6, 1e3), Rule::Exact);
+    limits.horizons = Horizons::new(&[(1e5, 10.0), (1e4, 3600.0)], 0.5);
+    let mut node = Node::new(limits, 1000);
+    node.till.limits[0].limits[1] = limits.times(8.0);
+    let (mut charge, mut last) = (Charge::default(), LastClient::default());
+    assert!(!node.till.enter(&mut charge, &mut last, &[0x20; 16], || S));
+    node.till.bytes(&charge, 10_000, || S);
+    let told = taken(&node, Due::AtOnce, S);
+    let of = |key: u64| {
+        let found = told.iter().find(|told| told.key == key);
+        found.map(|told| (told.grown_us, told.owed_us))
+    };
+    let own = [200_000, 10_000_000, 0];
+    let horizons = [200_000, 2_000_000, 0];
+    for (key, grown, parts) in [
+        (charge.key, own, 1),
+        (charge.wide, own, 8),
+        (charge.key | 1, horizons, 1),
+        (charge.wide | 1, horizons, 8),
+    ] {
+        let grown: [i64; LANES] = grown.map(|us: i64| us / parts);
+        let owed = grown.map(i64::unsigned_abs);
+        assert_eq!(of(key), Some((grown, owed)), "{key}");
+    }
+    assert_eq!(told.len(), 4);
+    // What the fleet owes of a horizon is owed here.
+    let heard = Heard {
+        owed_us: [0, 3_000_000, 0],
+        ..Heard::default()
+    };
+    let (stripe, untold) = &mut **node.till.books.both.borrow_mut();
+    assert!(untold.hear(stripe, charge.key | 1, &heard, S));
+    let account = stripe.account(charge.key | 1);
+    assert_eq!(account.owed_ns(1, S), 3 * S);
+}
+
 /// A client at the first of two nodes has reserved much more than it may owe, and breaks off.
 #[test]
 fn what_is_given_back_at_one_node_is_given_back_at_all() {
@@ -365,6 +407,47 @@ fn a_store_that_was_emptied_is_told_what_is_owed() {
 }
 
 proptest! {
+    /// With a look at whether the fleet must be told first, or the full way.
+    #[test]
+    fn what_is_not_told_yet_is_charged_as_in_full(
+        acts in prop::collection::vec((0u64..4, 0u64..2000, 0u64..3000), 1..150),
+        nodes in 1u32..8,
+    ) {
+        let limits = limits((40.0, 2.0), (5e4, 800.0), Rule::Exact);
+        let mut both = [0; 2].map(|_| Node::new(limits, nodes));
+        both[1].till.limits[0].more |= more::STEERED;
+        let (mut charges, mut now_ns) = ([Charge::default(); 2], 40 * S);
+        for (what, gap, amount) in acts {
+            now_ns += gap * S / 1000;
+            match what {
+                0 | 1 => {
+                    let answers = both.each_ref().map(|one| one.asks(now_ns));
+                    prop_assert_eq!(answers[0].0, answers[1].0);
+                    charges = answers.map(|(_, charge)| charge);
+                }
+                2 => {
+                    for (one, charge) in both.iter().zip(&charges) {
+                        one.till.bytes(charge, amount, || now_ns);
+                    }
+                }
+                _ => {
+                    let told = both.each_ref().map(|one| taken(one, Due::Soon, now_ns));
+                    prop_assert_eq!(&told[0], &told[1]);
+                }
+            }
+            let urgent = both.each_ref().map(Node::is_urgent);
+            prop_assert_eq!(urgent[0], urgent[1]);
+            let left = both.each_ref().map(|one| {
+                let (stripe, untold) = &**one.till.books.both.borrow();
+                let at = stripe.find(charges[0].key);
+                let growth = at.map(|(bucket, way)| untold.growths[bucket][way]);
+                let growth = growth.map(|growth| (growth.grown_ns, growth.since_ms, growth.due));
+                (stripe.counts, stripe.account(charges[0].key), growth)
+            });
+            prop_assert_eq!(left[0], left[1]);
+        }
+    }
+
     /// Whatever a client does at one node of a fleet, and however long the store takes: it is answered as if there
     /// were no fleet.
     #[test]
