@@ -73,7 +73,7 @@ impl Sale {
             ["--open", self.newcomers],
             ["--duration", &duration],
             ["--bound", self.bound],
-            ["--again", "2s"],
+            ["--again", "5s"],
             ["--stop", "240s"],
         ];
         fleet.crowd_later(self.page, &[&own.concat()[..], &["--get"]].concat())

@@ -50,6 +50,7 @@ pub async fn visit(world: Rc<World>, number: u32, behaviour: Behaviour, start: M
         wire: Wire::new(world.plan.address(number)),
         jar: Jar::default(),
         ticket: None,
+        resent: false,
         world,
         number,
         behaviour,
@@ -66,6 +67,8 @@ struct Visitor {
     wire: Wire,
     jar: Jar,
     ticket: Option<Ticket>,
+    /// The last request was sent again, as a kept connection was closed without an answer.
+    resent: bool,
 }
 
 /// What there is to decide after a try.
@@ -236,6 +239,7 @@ impl Visitor {
         tally.opened += self.wire.opened - before.0;
         tally.resent += self.wire.resent - before.1;
         tally.resent_late += self.wire.resent_late - before.2;
+        self.resent = self.wire.resent > before.1;
         result.ok()
     }
 
@@ -315,6 +319,9 @@ impl Visitor {
             let name = reply.headers.get(world.plan.node_header.as_ref()?)?;
             Some(name.to_str().ok()?.to_owned())
         });
+        if self.resent && self.ticket.is_some() && world.plan.again.is_some() {
+            course.lost.get_or_insert(a.sent);
+        }
         let after_loss = course.lost.is_some();
         let is_lost = self.is_lost(a, result.as_ref(), course);
         if let Some(ticket) = self.ticket.as_mut().filter(|_| a.group != Group::Early)
@@ -408,9 +415,14 @@ impl Visitor {
     ) -> bool {
         let lost = match result {
             Some(Err(fault)) => *fault != Fault::Timeout,
-            // A proxy's own: the module gives a reason.
             Some(Ok(reply)) => {
-                matches!(reply.status, 502..=504) && !reply.headers.contains_key(NAP_REASON)
+                let own = |ticket: &Ticket| ticket.is_shown_in(&reply.headers);
+                match reply.headers.contains_key(NAP_REASON) {
+                    // It waits, as is believed there, where the answer was lost.
+                    true => course.lost.is_some() && self.ticket.as_ref().is_some_and(own),
+                    // A proxy's own: the module gives a reason.
+                    false => matches!(reply.status, 502..=504),
+                }
             }
             None => false,
         };

@@ -105,6 +105,12 @@ impl Ticket {
         }
     }
 
+    /// Whether an answer brings it once more.
+    pub fn is_shown_in(&self, headers: &HeaderMap) -> bool {
+        let shown = headers.get(NAP_TICKET).and_then(|it| it.to_str().ok());
+        shown.is_some_and(|shown| hash(shown) == hash(&self.token))
+    }
+
     /// `nap-status` has said at `now` where the ticket stands. A holder called before their time may come
     /// from now on; returns whether this is a call.
     pub fn hear(&mut self, says: &Value, now: Micros) -> bool {

@@ -187,6 +187,8 @@ fn a_fleet_is_judged_by_who_sold_a_ticket_and_who_redeemed_it() {
         (Some("B"), Say::HangUp),
         (Some("B"), Say::Status(502)),
         (Some("B"), Say::Plain),
+        // The others believe for a while that it waits there.
+        (Some("B"), at("web2", ticket("full", "B"))),
         (Some("B"), at("web1", page())),
         (None, at("web2", ticket("full", "C"))),
         (Some("C"), at("web1", ticket("unknown", "D"))),
@@ -222,7 +224,7 @@ fn a_fleet_is_judged_by_who_sold_a_ticket_and_who_redeemed_it() {
             ("promises.booked_again", 1),
             ("promises.used_and_lost", 1),
             ("promises.served_again", 0),
-            ("errors.lost", 4),
+            ("errors.lost", 5),
             ("nodes.redeemed", 4),
             ("nodes.redeemed_elsewhere", 1),
             ("nodes.by_name.web1.sold", 4),
