@@ -1,6 +1,6 @@
 //! [`Debts`]: what clients have come to owe at this node goes to the store, and what they owe in the fleet comes back.
 //!
-//! Once a second everything is told that is due ([`Due`]), and at once what is due at once: whoever charges it rings for
+//! Once a second everything is told that is due ([`Due`]), and at once what is due at once: what charges it rings for
 //! the agent. A batch without an answer is told again under its number, and added once. After a longer time without the
 //! store it is not known any more what grew meanwhile at which node: then the largest debt of all nodes counts.
 
