@@ -9,6 +9,7 @@
 //!   life       its parent, signals
 //!   store      finding the store, being let in; beats and cards
 //!   line, tls  the connection: one exchange within one time limit; under TLS
+//!   debts      what clients have come to owe here, and owe in the fleet
 //!   orders     what administrators order for all nodes
 //!   polls      which part of polled events comes to this node
 //!   gates      the gates' part in it, and letters of requests
