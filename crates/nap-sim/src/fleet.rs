@@ -411,6 +411,8 @@ impl Fleet {
                 self.events.at(again, Happens::Tick(node, life));
             }
             Happens::Beat(node, life) if self.lives_on(node, life) => {
+                // As nap-agent, which beats as soon as it has its answer.
+                self.nodes[node].agent.beat_is_due = self.nodes[node].agent.in_flight.is_some();
                 self.speaks(node);
                 self.events.at(self.now + BEAT, Happens::Beat(node, life));
             }
@@ -534,7 +536,9 @@ impl Fleet {
         let permits = one.state.permits();
         let (running, waiting) = (permits.running(), permits.waiting());
         let wants = self.setup.shared.is_some() && one.agent.gate.wants_rights(running, waiting);
-        if wants || one.is_low(self.setup.leased) {
+        let late = one.agent.beat_is_due && one.agent.in_flight.is_none();
+        if late || wants || one.is_low(self.setup.leased) {
+            one.agent.beat_is_due &= !late;
             return self.speaks(node);
         }
         if !one.agent.gate.is_urgent() || one.agent.pauses {

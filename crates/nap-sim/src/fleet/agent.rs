@@ -32,6 +32,8 @@ pub struct Agent {
     pub in_flight: Option<(Batch, Micros)>,
     /// When the last message went.
     pub said: Micros,
+    /// A beat fell due while a message was on its way.
+    pub beat_is_due: bool,
     /// It will speak when the pause is over.
     pub pauses: bool,
     overdue: u32,

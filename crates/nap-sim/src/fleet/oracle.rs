@@ -217,7 +217,8 @@ impl Oracle {
                 return false;
             };
             // The store gives a ticket that waits at a node which it has not heard for so long to others.
-            let waits_there = contact.holds(now) || now - contact.broke < SILENT;
+            // It has heard it last up to [`KNOWN`] before the contact broke.
+            let waits_there = contact.holds(now) || now - contact.broke < SILENT - KNOWN;
             match waits_there {
                 true => count.when <= contact.known(now),
                 false => count.ran.is_some_and(|ran| ran <= contact.known(now)),
@@ -237,8 +238,9 @@ impl Oracle {
             Some(here) => counts[here] = count,
             None => counts.push(count),
         }
+        let contact = twice.and_then(|count| self.contacts.get(&count.at).copied());
         self.must(twice.is_none(), || {
-            format!("ticket {name:?} counted at {twice:?} and at {at:?}")
+            format!("ticket {name:?} counted at {twice:?}, {contact:?}, and at {at:?}, {now:?}")
         });
         // Another access takes the place of one that waits; what ran has run.
         let again = again.filter(|again| again.ran.is_some());

@@ -119,8 +119,12 @@ impl Fleet {
             Some(refusal) if refusal.reason == Reason::Deferred && in_time(self.now) => {
                 counts.deferred += 1
             }
-            // Another access of this visitor has it: in a second tab, or at a node that died, or whose connection broke.
-            Some(refusal) if under_way && (elsewhere || refusal.reason == Reason::Used) => {
+            // Another access of this visitor has it: in a second tab, or at a node that died, or whose connection broke. Who is
+            // then sold none, as none is leased after a fail-over, is told that instead.
+            Some(refusal)
+                if under_way
+                    && (elsewhere || matches!(refusal.reason, Reason::Used | Reason::SoldOut)) =>
+            {
                 counts.under_way += 1;
                 if again {
                     visitor.answered = 0;
