@@ -109,8 +109,8 @@ fn a_wrong_value_is_told_with_directive_value_and_range() {
             "put the password into NapStoreAuth: the configuration is read by more people",
         ),
         (
-            "NapStore redis://a spare=1",
-            "\"spare=1\" is not an option; there are fleet=, timeout= and agent=",
+            "NapStore redis://a size=1",
+            "\"size=1\" is not an option; there are sticky, spare=, fleet=, timeout=, forget= and agent=",
         ),
         (
             "NapStore redis://a timeout=1s",

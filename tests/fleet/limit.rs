@@ -1,4 +1,4 @@
-//! The limits of the nodes hold: each one's own, and one that all share, whoever comes where and whatever is killed.
+//! The limits of the nodes hold: each one's own, and one that all share, wherever visitors come and whatever is killed.
 
 use crate::crowd::{assert_all_kept, figure};
 use nap_testkit::fleet::{Fleet, FleetBuilder};

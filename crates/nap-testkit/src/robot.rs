@@ -35,7 +35,7 @@ impl Robot {
         Robot::at(httpd.port(), n, path)
     }
 
-    /// The same, to whoever listens at this port.
+    /// The same, to the server that listens at this port.
     pub fn at(port: u16, n: u8, path: &str) -> Robot {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

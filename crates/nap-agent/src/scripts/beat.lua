@@ -9,7 +9,7 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local stamp = string.format('%.0f', now)
 
--- Whoever finds none makes one: a change tells all that the store was emptied.
+-- The node that finds none makes one: a change tells all that the store was emptied.
 local epoch = redis.call('GET', KEYS[4])
 if not epoch then
   epoch = stamp

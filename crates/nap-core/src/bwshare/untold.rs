@@ -73,7 +73,7 @@ struct Growth {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Untold {
-    /// Nodes that live; 0 counts as 1. Whoever lends this for a charge writes it.
+    /// Nodes that live; 0 counts as 1. The caller who lends this for a charge writes it.
     pub nodes: u32,
     /// The most urgent [`Due`] since it was last asked for.
     due: u32,

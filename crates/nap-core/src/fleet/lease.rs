@@ -115,7 +115,7 @@ impl Lease {
 }
 
 /// How many places a node wants to have in hand: twice what it sells in a [`RENEWAL`], so that the last of them is sold
-/// half a second after it was leased. Whoever has more sells early places late, while later ones are sold elsewhere. All
+/// half a second after it was leased. A node that has more sells early places late, while later ones are sold elsewhere. All
 /// zero = as at first.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
