@@ -421,8 +421,9 @@ unsafe extern "C" fn start(ticket_log: c_int) {
         process.segment.children_gone();
         process.segment.locked(|tables| {
             tables.share_places();
-            if !used {
-                tables.leave_fleet();
+            match used {
+                true => tables.await_fleet(),
+                false => tables.leave_fleet(),
             }
         });
         let bytes = process.segment.raw().1;

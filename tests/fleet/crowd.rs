@@ -109,7 +109,8 @@ fn a_ticket_is_good_at_each_node() {
         let fleet = fleet(mpm).start();
         let report = sale().open(&fleet, &[]);
         assert_all_kept(&report);
-        let [least, elsewhere] = if long() { [1_000.0, 0.6] } else { [40.0, 0.5] };
+        // A small crowd may come back in step with the round robin.
+        let [least, elsewhere] = if long() { [1_000.0, 0.6] } else { [40.0, 0.2] };
         assert!(figure(&report, "/nodes/redeemed") >= least, "{report:#}");
         assert!(
             figure(&report, "/nodes/elsewhere_share") >= elsewhere,

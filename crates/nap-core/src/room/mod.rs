@@ -53,6 +53,7 @@ pub mod terms;
 pub mod verdict;
 pub mod wakes;
 
+use crate::fleet::claims::WHOLE;
 use crate::fleet::guests::{GuestSet, Guests};
 use crate::fleet::stake::{Abroad, Stake};
 use crate::micros::Micros;
@@ -64,8 +65,7 @@ use crate::sqs::page_scheduler::PageScheduler;
 use crate::sqs::sessions::Sessions;
 use children::{Child, Workers};
 use control::Control;
-use gate::SESSION;
-use gate::{Gate, GateView};
+use gate::{Gate, GateView, PAGE, SESSION};
 use history::{History, Record};
 use owner::Life;
 use page::Page;
@@ -329,6 +329,23 @@ impl Tables<'_> {
             if self.now - stake.heard >= patience {
                 permits.set_limit(gate.terms.run_ready / stake.nodes.max(1));
             }
+        }
+    }
+
+    /// This server is a node of a fleet, of which it has not heard yet: tickets of other nodes are good here. A gate of a room
+    /// with sessions is in none, and one whose limit is shared waits for its agent.
+    pub fn await_fleet(&mut self) {
+        let rooms = &*self.rooms;
+        let in_sessions = |gate: &Gate| {
+            let room = rooms.get(gate.room as usize);
+            room.is_none_or(|room| room.session_gate != 0)
+        };
+        let gates = self.gates.iter().zip(&mut *self.stakes);
+        let waits = gates.filter(|(gate, stake)| {
+            stake.nodes == 0 && gate.kind == PAGE && gate.terms.shared == 0 && !in_sessions(gate)
+        });
+        for (_, stake) in waits {
+            (stake.nodes, stake.share_ppm) = (1, WHOLE);
         }
     }
 
