@@ -28,7 +28,7 @@ pub fn sale() -> Sale {
             page: "/work?cpu=1&sleep=100",
             bound: "1s",
             crowd: ["120", "2"],
-            newcomers: "35",
+            newcomers: "45",
         },
     }
 }

@@ -53,7 +53,7 @@ fn the_tickets_of_a_node_that_is_killed_are_kept_by_the_others() {
         let mut fleet = fleet(mpm)
             .node(|node| node.expect_log(SILENT, "it is killed"))
             .start();
-        let seconds = or_long(8, 40);
+        let seconds = or_long(20, 40);
         disturbed(&mut fleet, seconds, |fleet| {
             fleet.kill(1);
             wait_until("the others miss it", PATIENCE, || {
@@ -172,7 +172,7 @@ fn one_node_alone_may_be_cut_off_from_the_store() {
         .node(|node| node.expect_log(AWAY, "it is cut off"))
         .node(|node| node.expect_log(SILENT, "so the others miss it"))
         .start();
-    disturbed(&mut fleet, or_long(9, 70), |fleet| {
+    disturbed(&mut fleet, or_long(20, 70), |fleet| {
         fleet.cut(2).turn(Way::Cut);
         wait_until("the others miss it", PATIENCE, || {
             fleet.sees(0, "silent") == 1 && fleet.sees(1, "silent") == 1
