@@ -66,8 +66,7 @@ fn site() -> Builder {
 
 /// The same with everything there can be, some of it used.
 fn all_there_is(backends: &[Backend]) -> Httpd {
-    let store =
-        "NapTicketKey {root}/keys\nNapStore redis://127.0.0.1:1 agent={root}/none\nNapNode web2";
+    let store = "NapTicketKey {root}/keys\nNapStore redis://127.0.0.1:1 sticky agent={root}/none\nNapNode web2";
     let httpd = site()
         .modules(&["status"])
         .everything(backends)
