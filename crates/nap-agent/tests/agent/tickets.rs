@@ -37,14 +37,14 @@ fn a_ticket_is_redeemed_once_and_its_seller_hears_of_it() {
     assert_eq!(other.asks(&name), Told::Mine);
     assert_eq!(seller.asks(&name), Told::Waits);
     assert_eq!(other.asks(&name), Told::Mine, "it may ask again");
-    let elsewhere = &seller.node.link().redeemed_elsewhere;
-    seller
-        .node
-        .wait_for("the seller knows", |_| elsewhere.load(Relaxed) == 1);
+    seller.wait_for("the seller knows", |stake| stake.elsewhere == 1);
     assert_eq!(outstanding(&seller), 0);
 
     let verdict = other.comes(&[ticket], Some((name, Told::Mine)));
     assert!(matches!(verdict, Verdict::Run(_)), "{verdict:?}");
+    let counts = other.at_gate(|view| view.gate.counts);
+    let counted = [counts.redeemed_early, counts.presented, counts.kept];
+    assert_eq!(counted, [1, 0, 0], "it came before its time");
     other
         .node
         .wait_for("the mark says so", |_| seller.asks(&name) == Told::Used);
@@ -107,7 +107,12 @@ fn both_sell_from_the_same_slots_and_no_place_twice() {
         assert!(starts.insert(start), "{start} twice in {starts:?}");
     }
     for room in &rooms {
-        assert!(room.node.link().leased_places.load(Relaxed) >= 12);
+        let leased = room.at_gate(|view| {
+            view.abroad
+                .as_ref()
+                .map(|abroad| abroad.stake.leased_places)
+        });
+        assert!(leased >= Some(12), "{leased:?}");
     }
 }
 

@@ -76,7 +76,12 @@ impl GateView<'_> {
     }
 
     /// A guest's ticket is used. Its place is not of this epoch: what is returned names the guest's entry instead.
-    pub(super) fn redeem_guest(&mut self, ticket: &Ticket, to: To) -> Option<Ticket> {
+    pub(super) fn redeem_guest(
+        &mut self,
+        ticket: &Ticket,
+        standing: Standing,
+        to: To,
+    ) -> Option<Ticket> {
         let window = self.window_of_guest(ticket);
         let name = Name::of(ticket);
         let used = match to {
@@ -87,7 +92,14 @@ impl GateView<'_> {
         let abroad = self.abroad.as_mut()?;
         let number = abroad.guests.note(&name, used, until, self.now);
         abroad.stake.guests += u64::from(to != To::Nothing);
-        self.gate.counts.presented += u64::from(self.now < ticket.prime_end);
+        // As of an own ticket: let in without waiting in the prime window is kept on the spot.
+        let counts = &mut self.gate.counts;
+        match standing {
+            Standing::Prime => counts.presented += 1,
+            Standing::Early => counts.redeemed_early += 1,
+            _ => counts.late += 1,
+        }
+        counts.kept += u64::from(standing == Standing::Prime && to == To::Run);
         self.tell(&name, event_of(to), Some(window));
         self.redeemed = Some(Ticket {
             slot: 0,
@@ -116,8 +128,13 @@ impl GateView<'_> {
         abroad.guests.forget(entry.index - 1);
         abroad.stake.guests = abroad.stake.guests.saturating_sub(1);
         self.tell(&name, Event::Left, Some(window));
-        let presented = &mut self.gate.counts.presented;
-        *presented = presented.saturating_sub(u64::from(entry.prime));
+        let counts = &mut self.gate.counts;
+        let count = match entry.prime {
+            0 if entry.entered < entry.start => &mut counts.redeemed_early,
+            0 => &mut counts.late,
+            _ => &mut counts.presented,
+        };
+        *count = count.saturating_sub(1);
         true
     }
 

@@ -34,7 +34,7 @@ impl GateView<'_> {
         let ticket = ticket?;
         if ticket.epoch != self.epoch {
             if self.abroad.is_some() {
-                return self.redeem_guest(&ticket, to);
+                return self.redeem_guest(&ticket, standing, to);
             }
             self.gate.unknown[ticket.id as usize % UNKNOWN] = ticket.id;
             // Its place is not of this epoch: nobody must take it for one.
