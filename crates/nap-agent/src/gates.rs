@@ -10,10 +10,9 @@ use mod_nap::agent::Brief;
 use mod_nap::shm::clock;
 use mod_nap::shm::segment::Segment;
 use nap_core::fleet::claims::WHOLE;
-use nap_core::fleet::exchange::{Answer, Batch, Notice};
+use nap_core::fleet::exchange::Batch;
 use nap_core::fleet::guests::{Name, Told};
 use nap_core::fleet::letters::Letter;
-use nap_core::fleet::link::Link;
 use nap_core::fleet::notes::Event;
 use nap_core::micros::Micros;
 use nap_core::room::Tables;
@@ -208,8 +207,9 @@ impl Gates {
                 if at.twice.len() > TWICE {
                     at.twice.clear();
                 }
-                link.into_iter()
-                    .for_each(|link| count(link, &told.answer, twice, tables.epoch));
+                if let Some(link) = link {
+                    link.redeemed_twice.fetch_add(twice, Relaxed);
+                }
                 let sharing = Sharing {
                     limit: at.limit,
                     ..sharing
@@ -460,13 +460,4 @@ fn kept(gate: &Gate) -> Micros {
 
 fn is_mark(event: Option<Event>) -> bool {
     matches!(event, Some(Event::Waits | Event::Runs))
-}
-
-fn count(link: &Link, answer: &Answer, twice: u64, epoch: u64) {
-    let own = |notice: &&Notice| notice.redeemed && notice.name.epoch == epoch;
-    let elsewhere = answer.notices.iter().filter(own).count();
-    link.redeemed_elsewhere.fetch_add(elsewhere as u64, Relaxed);
-    link.redeemed_twice.fetch_add(twice, Relaxed);
-    let leased = answer.lease.map_or(0, |lease| lease.places);
-    link.leased_places.fetch_add(leased.into(), Relaxed);
 }

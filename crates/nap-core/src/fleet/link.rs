@@ -128,12 +128,8 @@ pub struct Link {
     unanswered_at: AtomicU64,
     /// Letters by what was heard: see [`Heard`].
     heard: [AtomicU64; Heard::ALL.len()],
-    /// Own tickets that were redeemed at other nodes,
-    pub redeemed_elsewhere: AtomicU64,
-    /// and tickets redeemed here that another node had redeemed, too.
+    /// Tickets redeemed here that another node had redeemed, too.
     pub redeemed_twice: AtomicU64,
-    /// Places of the fleet's slots that were leased.
-    pub leased_places: AtomicU64,
     /// What is ordered for all nodes; children write there, too.
     pub orders: Orders,
 }
