@@ -3,6 +3,7 @@
 mod accesses;
 mod calls;
 mod caps;
+mod fleet;
 mod limits;
 mod outside;
 mod restarts;

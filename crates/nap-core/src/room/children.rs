@@ -75,6 +75,9 @@ pub enum Parking {
     Sparing,
     /// Only a ticket holder in their window: they already have a worker, and keep it.
     Holders,
+    /// The same; but these are the last, and without them nobody is answered. In a fleet more holders may come than this
+    /// node has promised: there they are put off.
+    Last,
     /// Nobody may: all workers are taken.
     Nobody,
 }
@@ -117,8 +120,10 @@ impl Workers {
             Parking::Anybody
         } else if free > self.reserve {
             Parking::Sparing
-        } else if free > 0 {
+        } else if free > self.reserve.div_ceil(2) {
             Parking::Holders
+        } else if free > 0 {
+            Parking::Last
         } else {
             Parking::Nobody
         }
@@ -253,6 +258,7 @@ impl Workers {
     pub fn parking_without(&self, children: &[Child]) -> Parking {
         match self.left_without(children) {
             0 => Parking::Nobody,
+            left if left <= self.parked / 40 => Parking::Last,
             left if left <= self.parked / 20 => Parking::Holders,
             _ => Parking::Anybody,
         }
@@ -347,7 +353,9 @@ mod tests {
             (16, Parking::Sparing),
             (20, Parking::Sparing),
             (21, Parking::Holders),
-            (24, Parking::Holders),
+            (22, Parking::Holders),
+            (23, Parking::Last),
+            (24, Parking::Last),
             (25, Parking::Nobody),
             (99, Parking::Nobody),
         ];
@@ -380,7 +388,9 @@ mod tests {
             (0, Parking::Anybody),
             (34, Parking::Anybody),
             (35, Parking::Holders),
-            (39, Parking::Holders),
+            (37, Parking::Holders),
+            (38, Parking::Last),
+            (39, Parking::Last),
             (40, Parking::Nobody),
         ];
         for (parked, expected) in cases {
@@ -464,7 +474,7 @@ mod tests {
             (0, 0, Parking::Anybody, Parking::Anybody),
             (12, 0, Parking::Anybody, Parking::Nobody),
             (10, 11, Parking::Holders, Parking::Holders),
-            (5, 18, Parking::Holders, Parking::Holders),
+            (5, 18, Parking::Last, Parking::Last),
             (5, 20, Parking::Nobody, Parking::Nobody),
             (u32::MAX, 1, Parking::Nobody, Parking::Nobody),
         ];

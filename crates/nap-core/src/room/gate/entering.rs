@@ -163,7 +163,7 @@ impl GateView<'_> {
             Parking::Anybody => true,
             Parking::Sparing => nobody_before || self.max_claims(now, now + bound) == 0,
             // mod_http2 has few threads, and an access that finds none cannot come in.
-            Parking::Holders => nobody_before && !arrival.secondary,
+            Parking::Holders | Parking::Last => nobody_before && !arrival.secondary,
             Parking::Nobody => false,
         };
         parked
@@ -235,7 +235,9 @@ impl GateView<'_> {
             let line = if guard { Line::Guard } else { Line::ReAccess };
             return self.seat(line, Some(ticket), Standing::Prime, arrival);
         }
-        if hopeless {
+        // In a fleet other nodes' holders may come, too: the last workers tell them, and do not wait.
+        let last = self.abroad.is_some() && arrival.parking == Parking::Last && !guard;
+        if hopeless || last {
             return self.defer(ticket, arrival);
         }
         let terms = self.gate.terms.re_access;
@@ -255,18 +257,27 @@ impl GateView<'_> {
             && self.gate.is_by_law()
             && self.gate.decided != 0
             && self.gate.kind != SESSION
-            && self.is_too_late(self.met(arrival.kind))
+            && self.is_too_late(self.met(arrival.kind), arrival)
     }
 
     /// Would an access that meets `queue` be served after the bound? Workers run out long before a
     /// hundred departures show that the server is slower: the last ten show it, plus a standard
     /// error.
-    fn is_too_late(&self, queue: u32) -> bool {
-        let bound = self.gate.terms.bound;
+    fn is_too_late(&self, queue: u32, arrival: &Arrival<'_>) -> bool {
+        let bound = self.gate.terms.bound - self.stood_abroad(arrival);
         let lately = self.gate.departures.lately(self.now);
         let at_most = |x: f64| x * (1.0 + f64::from(departures::ENOUGH).sqrt().recip());
         self.predict(queue) > bound
             || lately.is_some_and(|x| f64::from(queue) > at_most(x) * bound.as_secs_f64())
+    }
+
+    /// What is over of a holder's bound because no worker was free. On one machine there is one for each that was
+    /// promised; in a fleet those of a node that is gone come, too.
+    fn stood_abroad(&self, arrival: &Arrival<'_>) -> Micros {
+        match self.abroad {
+            Some(_) => arrival.waited.min(self.gate.terms.bound),
+            None => Micros::ZERO,
+        }
     }
 
     fn defer(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
@@ -325,6 +336,8 @@ impl GateView<'_> {
         {
             // Under a raised bound the holder still leaves within their claim.
             deadline = deadline.min(ticket.prime_end + self.bound_of(&ticket));
+            deadline =
+                deadline.min(self.now + (self.gate.terms.bound - self.stood_abroad(arrival)));
         }
         let prime = standing == Standing::Prime;
         let mut place = Place {
