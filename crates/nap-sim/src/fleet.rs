@@ -94,6 +94,8 @@ struct Visitor {
     current: u32,
     /// Ids of the last ticket that was presented in its prime window and answered.
     answered: u64,
+    /// Ids of the last ticket that a request has brought in its prime window.
+    presents: u64,
     /// The visitor had an access with this ticket that broke off: it may be in use.
     broken_off: u64,
     /// An access ran or waited with this ticket.
@@ -285,6 +287,7 @@ impl Fleet {
                 client,
                 current: u32::MAX,
                 answered: 0,
+                presents: 0,
                 broken_off: 0,
                 had: 0,
             });

@@ -167,11 +167,19 @@ fn watch(setup: FleetSetup, events: u64, tally: &mut FleetTally) -> Result<u64, 
     }
 }
 
-/// Runs worlds from `seed` on until this many events have happened.
-pub fn worlds(seed: u64, most_nodes: u8, events: u64) -> Result<FleetTally, Failure> {
+/// Runs worlds from `seed` on until this many events have happened; of one family, or of all in turn.
+pub fn worlds(
+    seed: u64,
+    most_nodes: u8,
+    events: u64,
+    family: Option<Family>,
+) -> Result<FleetTally, Failure> {
     let mut tally = FleetTally::default();
     let mut seeds = Rng::new(seed, 0);
-    let mut next = seed;
+    let mut next = match family {
+        Some(family) => seed / 4 * 4 + family as u64,
+        None => seed,
+    };
     while tally.events < events {
         world(
             next,
@@ -179,7 +187,8 @@ pub fn worlds(seed: u64, most_nodes: u8, events: u64) -> Result<FleetTally, Fail
             MOST.min(events - tally.events),
             &mut tally,
         )?;
-        next = (seeds.bits() >> 18) * 4 + (Family::of(next) as u64 + 1) % 4;
+        let family = family.map_or((Family::of(next) as u64 + 1) % 4, |family| family as u64);
+        next = (seeds.bits() >> 18) * 4 + family;
     }
     Ok(tally)
 }
@@ -398,7 +407,7 @@ mod tests {
         let seed = std::env::var("NAP_SEED")
             .ok()
             .and_then(|seed| seed.parse().ok());
-        let tally = worlds(seed.unwrap_or(1), 8, 60_000);
+        let tally = worlds(seed.unwrap_or(1), 8, 60_000, None);
         let tally = tally.unwrap_or_else(|failure| panic!("{failure}"));
         assert!(tally.served > 2000 && tally.abroad > 50, "{tally:?}");
     }

@@ -26,7 +26,7 @@ impl Fleet {
             return;
         }
         let mut tickets: Vec<Ticket> = client.jar.into_iter().collect();
-        let answered = visitor.answered;
+        let (answered, presents) = (visitor.answered, visitor.presents);
         let (post, spent) = (client.post, client.spent);
         let bound = self.setup.terms.bound;
         let now = self.now;
@@ -36,6 +36,9 @@ impl Fleet {
             let begun = from + Micros((ticket.start - from).0 / 4) <= now;
             begun && now + EDGE < ticket.prime_end && answered != ticket.id && !second
         });
+        // Where another request of theirs has brought it, and is not answered yet, this is a second tab, too.
+        let second = second || prime.is_some_and(|ticket| presents == ticket.id);
+        let prime = prime.filter(|_| !second);
         if self.manners.chance(manners.fake)
             && let Some(spent) = spent
         {
@@ -48,9 +51,13 @@ impl Fleet {
             tickets,
             prime,
         };
+        let visitor = &mut self.visitors[n as usize];
         if let Some(ticket) = request.tickets.first().filter(|_| second) {
             // Two accesses with it: one of them may be told so.
-            self.visitors[n as usize].broken_off = ticket.id;
+            visitor.broken_off = ticket.id;
+        }
+        if let Some(ticket) = request.prime {
+            visitor.presents = ticket.id;
         }
         self.arrives_somewhere(request);
     }
@@ -86,6 +93,7 @@ impl Fleet {
     }
 
     fn again_soon(&mut self, n: u32) {
+        self.visitors[n as usize].presents = 0;
         let after = Micros(self.manners.below(RECONNECT.0));
         self.events.at(self.now + after, Happens::Come(n));
     }

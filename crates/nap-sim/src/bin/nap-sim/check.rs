@@ -21,6 +21,19 @@ pub struct CheckOptions {
     /// Fleets of 2 to so many nodes over a store, instead of single servers
     #[arg(long, value_parser = clap::value_parser!(u8).range(2..=100))]
     nodes: Option<u8>,
+    /// With --nodes: worlds of this family alone, and not of all in turn
+    #[arg(long, requires = "nodes", value_parser = family)]
+    family: Option<Family>,
+}
+
+/// A family by its name.
+fn family(name: &str) -> Result<Family, String> {
+    let all = Family::ALL.map(|family| (format!("{family:?}").to_lowercase(), family));
+    let found = all.iter().find(|(its, _)| its == name);
+    let names = all.clone().map(|(its, _)| its).join(", ");
+    found
+        .map(|(_, family)| *family)
+        .ok_or(format!("one of {names}"))
 }
 
 pub fn run(options: &CheckOptions) -> ExitCode {
@@ -67,7 +80,7 @@ pub fn run(options: &CheckOptions) -> ExitCode {
 fn of_fleets(options: &CheckOptions, nodes: u8) -> ExitCode {
     let mut tally = FleetTally::default();
     let result = match options.world {
-        None => fleets(options.seed, nodes, options.events),
+        None => fleets(options.seed, nodes, options.events, options.family),
         Some(seed) => fleet(seed, nodes, options.events, &mut tally).map(|_| tally),
     };
     match result {
