@@ -168,7 +168,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         default: "10%",
         place: "server",
         help: "workers that waiting newcomers leave free: a number, or n% of every child's; ticket holders may use them",
-        text: "the reserve: workers that waiting newcomers leave free, except in the first moments of a crowd. A number, or n% of every child's (prefork: of the server's), rounded up; 0 leaves none. Ticket holders may use them",
+        text: "the reserve: workers that waiting newcomers leave free, except in the first moments of a crowd. A number, or n% of every child's (prefork: of the server's), rounded up; 0 leaves none. Ticket holders may use them; in a [fleet](fleet.md) half of them",
         shipped: "\
 # Workers that waiting newcomers leave free: a number, or n% of every child's; ticket holders may use
 # them.
