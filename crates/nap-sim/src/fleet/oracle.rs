@@ -34,6 +34,8 @@ struct Contact {
     unbroken: Micros,
     /// When they last did.
     broke: Micros,
+    /// The store knows that it has heard the node then, or later, before the contact broke.
+    heard: Micros,
     /// The store knew what had happened at the node until then, when the contact began or broke.
     known: Micros,
 }
@@ -87,6 +89,7 @@ impl Contact {
             since: Some(now),
             unbroken: now,
             broke: now,
+            heard: now,
             known,
         }
     }
@@ -106,6 +109,7 @@ impl Contact {
     fn breaks(&mut self, now: Micros) {
         if self.since.is_some() {
             (self.known, self.since, self.broke) = (self.known(now), None, now);
+            self.heard = now - KNOWN;
         }
     }
 }
@@ -200,6 +204,8 @@ impl Oracle {
     fn loses(&mut self, until: Micros, now: Micros) {
         for contact in self.contacts.values_mut() {
             contact.known = contact.known(now).min(until);
+            // The last beats are lost, too: a node that is not heard has been silent for longer.
+            contact.heard = contact.heard.min(until);
             contact.since = contact.since.map(|_| now);
         }
         let living = self.lives.keys().filter(|node| !self.dead.contains(node));
@@ -217,17 +223,18 @@ impl Oracle {
                 return false;
             };
             // The store gives a ticket that waits at a node which it has not heard for so long to others.
-            // It has heard it last up to [`KNOWN`] before the contact broke.
-            let waits_there = contact.holds(now) || now - contact.broke < SILENT - KNOWN;
+            let waits_there = contact.holds(now) || now - contact.heard < SILENT;
             match waits_there {
                 true => count.when <= contact.known(now),
                 false => count.ran.is_some_and(|ran| ran <= contact.known(now)),
             }
         };
-        let others = || counts.iter().filter(|count| count.at != at);
+        let here = counts.iter().position(|count| count.at == at);
+        // Another access takes the place of one that waits here: whether it may wait was asked when the first one came.
+        let takes_over = here.is_some_and(|here| counts[here].ran.is_none());
+        let others = || counts.iter().filter(|count| count.at != at && !takes_over);
         let twice = others().find(|count| !silent && known(count)).copied();
         self.doubles += u64::from(twice.is_none() && others().next().is_some());
-        let here = counts.iter().position(|count| count.at == at);
         let again = here.map(|here| counts[here]);
         let count = Count {
             at,
@@ -242,7 +249,7 @@ impl Oracle {
         self.must(twice.is_none(), || {
             format!("ticket {name:?} counted at {twice:?}, {contact:?}, and at {at:?}, {now:?}")
         });
-        // Another access takes the place of one that waits; what ran has run.
+        // What ran has run.
         let again = again.filter(|again| again.ran.is_some());
         self.must(again.is_none(), || {
             format!("ticket {name:?} counted twice in one life of a node: {again:?}")

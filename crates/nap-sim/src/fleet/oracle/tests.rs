@@ -78,6 +78,18 @@ fn what_the_store_forgets_is_told_again_by_those_who_live() {
 }
 
 #[test]
+fn a_store_that_has_lost_the_last_beats_takes_a_dead_node_for_silent_that_much_earlier() {
+    let dies = [(15.0, Fault::Dies(1)), (15.2, Fault::Loses)];
+    assert!(holds(&dies, 13.0, Some(14.9), 17.3), "that it ran is lost");
+    assert!(!holds(&dies, 13.0, Some(13.5), 17.3), "that it ran is not");
+    assert!(!holds(&dies, 13.0, Some(14.9), 16.5), "nobody is silent");
+    assert!(
+        !holds(&dies[..1], 13.0, Some(14.9), 17.3),
+        "nothing is lost"
+    );
+}
+
+#[test]
 fn a_ticket_counts_once_in_a_life_of_a_node_whatever_the_store_says() {
     let mut oracle = oracle();
     oracle.counted(T, 3, true, false, at(1.0));
@@ -89,6 +101,17 @@ fn a_ticket_counts_once_in_a_life_of_a_node_whatever_the_store_says() {
     assert_eq!((oracle.failure.take(), oracle.doubles), (None, 1));
     oracle.counted(T, 3, true, true, at(10.0));
     assert!(oracle.failure.is_some());
+}
+
+#[test]
+fn another_access_at_the_same_node_takes_the_place_of_one_that_waits_and_asks_nobody() {
+    let mut oracle = oracle();
+    oracle.counted(T, 1, false, false, at(10.0));
+    oracle.counted(T, 2, true, false, at(11.0));
+    oracle.counted(T, 2, false, false, at(14.0));
+    assert_eq!((oracle.failure.take(), oracle.doubles), (None, 1));
+    oracle.counted(T, 3, false, false, at(15.0));
+    assert!(oracle.failure.is_some(), "a third node has to ask");
 }
 
 #[test]
