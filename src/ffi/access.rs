@@ -258,13 +258,16 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
         let (keys, starts) = (keys.all(), here.a.has(flag::STARTS));
         let asks = Asks { keys, starts };
         arrival.patient = here.setup.node.is_some();
-        let mut until = None;
+        let (mut until, mut asks_until) = (None, None);
         loop {
             let leases = here.process.segment.leases();
             let (verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
-            // It asks once about its ticket, and waits once for another one.
+            // It asks about each ticket that may let it in, and waits for another one: once each.
             match verdict? {
-                Verdict::Ask(Some(name)) => arrival.told = Some((name, ask_store(&here, &name))),
+                Verdict::Ask(Some(name)) => {
+                    let told = ask_store(&here, &name, &mut asks_until);
+                    arrival.told = Some((name, told));
+                }
                 Verdict::Ask(None) => {
                     arrival.patient = wait_for_lease(&here, leases, &mut until);
                 }
@@ -280,11 +283,16 @@ fn patience(here: &Here<'_>) -> Duration {
     Duration::from_millis(here.setup.store.timeout_ms().into())
 }
 
-/// Whether the ticket is still good, says the store of the fleet.
+/// Whether the ticket is still good, says the store of the fleet. `until`: an access waits for it till then, about however
+/// many tickets it asks.
 #[cold]
-fn ask_store(here: &Here<'_>, name: &Name) -> Told {
+fn ask_store(here: &Here<'_>, name: &Name, until: &mut Option<Micros>) -> Told {
     let child = here.alive.life().child;
-    (here.process.segment).ask_store(name, child, patience(here))
+    let segment = &here.process.segment;
+    let patience = Micros(patience(here).as_micros() as u64);
+    let until = until.get_or_insert_with(|| segment.now() + patience);
+    let left = *until - segment.now();
+    segment.ask_store(name, child, Duration::from_micros(left.0))
 }
 
 /// Waits until there are more places to sell than were leased before. False: none come in time; `until` is when that is.

@@ -4,6 +4,7 @@ mod accesses;
 mod calls;
 mod caps;
 mod fleet;
+mod guests;
 mod limits;
 mod outside;
 mod restarts;

@@ -31,6 +31,12 @@ impl Access {
         let own = self.tickets.iter().find(|own| own.id == ticket.id);
         own.map(Name::of)
     }
+
+    /// The store was asked about this ticket last.
+    fn has_asked_of(&self, ticket: &Ticket) -> bool {
+        let told = self.told.map(|(name, _)| name);
+        told.is_some() && told == self.name_of(ticket)
+    }
 }
 
 impl Fleet {
@@ -87,7 +93,7 @@ impl Fleet {
             Verdict::Ask(None) => unreachable!("nobody is patient here"),
             Verdict::Run(_) => {
                 // Only where its ticket decided it has run for that.
-                if let (Some(ticket), Some(_)) = (redeemed, access.told) {
+                if let Some(ticket) = redeemed.filter(|ticket| access.has_asked_of(ticket)) {
                     self.counts_for(&access, &ticket, true);
                 }
                 self.runs(id, access);
@@ -104,7 +110,7 @@ impl Fleet {
                     let number = self.nodes[node].number;
                     self.oracle.refused(id, number, newcomers);
                 }
-                if let (Some(ticket), Some(_)) = (redeemed, access.told)
+                if let Some(ticket) = redeemed.filter(|ticket| access.has_asked_of(ticket))
                     && refusal.ticket.is_some()
                 {
                     self.counts_for(&access, &ticket, true);
@@ -124,7 +130,7 @@ impl Fleet {
     fn counts_for(&mut self, access: &Access, ticket: &Ticket, ran: bool) {
         let number = self.nodes[access.node].number;
         if let Some(name) = access.name_of(ticket) {
-            let silent = matches!(access.told, Some((_, Told::Silent)));
+            let silent = access.told == Some((name, Told::Silent));
             self.oracle.counted(name, number, silent, ran, self.now);
         }
     }
@@ -143,7 +149,12 @@ impl Fleet {
     }
 
     fn asks(&mut self, id: u32, mut access: Access, name: Name) {
-        (access.asked, access.asked_at) = (Some(name), self.now);
+        // However many tickets it asks about, it waits no longer in all.
+        let first = access.asked.is_none();
+        if first {
+            access.asked_at = self.now;
+        }
+        (access.asked, access.told) = (Some(name), None);
         let (node, life, child) = (access.node, access.life, access.child);
         self.counts.asked += 1;
         if self.nodes[node].agent.away {
@@ -154,7 +165,9 @@ impl Fleet {
         *self.nodes[node].asking.entry(child).or_default() += 1;
         self.accesses.insert(id, access);
         self.send(node, false, Message::Ask(node, life, id, name));
-        self.events.at(self.now + ASKS, Happens::AskOver(id));
+        if first {
+            self.events.at(self.now + ASKS, Happens::AskOver(id));
+        }
     }
 
     pub(super) fn hears_nothing(&mut self, id: u32) {

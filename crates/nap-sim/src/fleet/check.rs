@@ -386,7 +386,7 @@ mod tests {
             (Flaw::GivesToAll, Family::Usual, "counted at"),
             (Flaw::HearsNoMarks, Family::Usual, "counted at"),
             // The store tells a node what it has used itself: only one that was emptied does not.
-            (Flaw::ForgetsGuests, Family::Usual, "counted at"),
+            (Flaw::ForgetsGuests, Family::Usual, "twice in one life"),
             (Flaw::LeasesTwice, Family::Usual, "leased twice"),
             (Flaw::LeasesAtOnce, Family::Usual, "leased twice"),
             (Flaw::LeasesBeyond, Family::Usual, "is oversold"),

@@ -289,6 +289,7 @@ impl GateView<'_> {
     }
 
     /// Nothing but a good ticket lets the access in: is the store to be asked, or has it said that the ticket is in use?
+    /// What it has said of another ticket says nothing of this one.
     pub(super) fn asks_the_store(
         &mut self,
         standing: Standing,
@@ -298,16 +299,19 @@ impl GateView<'_> {
         self.abroad.as_ref()?;
         let ticket = ticket.filter(|_| matches!(standing, Standing::Prime | Standing::Tail))?;
         let name = Name::of(&ticket);
-        match self.told {
+        let told = self.told.filter(|(told, _)| *told == name);
+        match told.map(|(_, told)| told) {
             None => Some(Verdict::Ask(Some(name))),
-            Some((told, Told::Waits)) if told == name => {
+            Some(Told::Waits) => {
                 let mut verdict = self.refuse_with_own(Some(ticket), Reason::Full, arrival);
                 if let Verdict::Refuse(refusal) = &mut verdict {
                     refusal.retry_after = WAITS_ELSEWHERE;
                 }
                 Some(verdict)
             }
-            Some(_) => None,
+            // There was no room to remember that.
+            Some(Told::Used) => Some(self.refuse_newcomer(Reason::Used, arrival)),
+            Some(Told::Mine | Told::Silent) => None,
         }
     }
 
@@ -330,11 +334,26 @@ impl GateView<'_> {
 
     /// The store has given a ticket to this node, and the access does not use it.
     pub fn note_unused(&mut self, verdict: &Verdict) {
-        let used = self.redeemed.is_some() || matches!(verdict, Verdict::Wait(_));
-        if let Some((name, Told::Mine)) = self.told
-            && !used
-        {
+        let Some((name, Told::Mine)) = self.told else {
+            return;
+        };
+        let used = match &self.redeemed {
+            Some(ticket) => self.name_of(ticket).is_none_or(|used| used == name),
+            None => matches!(verdict, Verdict::Wait(_)),
+        };
+        if !used {
             self.tell(&name, Event::Unused, None);
+        }
+    }
+
+    /// The name of a ticket that was redeemed here. A guest's place names an entry, if there was one to remember it in.
+    fn name_of(&self, redeemed: &Ticket) -> Option<Name> {
+        match redeemed.epoch == self.epoch {
+            true => Some(Name::of(redeemed)),
+            false => {
+                let number = redeemed.index.checked_sub(1)?;
+                self.abroad.as_ref()?.guests.name(number)
+            }
         }
     }
 
