@@ -26,6 +26,9 @@ const MARKS: usize = 1000;
 /// Tales that are kept while the store is away, about 10 MB.
 const TALES: usize = 100_000;
 
+/// A fail-over loses no more than what was written in this time.
+const LOST: Micros = Micros::from_secs(10);
+
 /// What is to be told at once is told together with what else has happened in this time since the last message. Nobody
 /// waits for it: who wants to know whether a ticket is still good asks by itself.
 pub const PAUSE: Micros = Micros::from_millis(20);
@@ -69,6 +72,10 @@ pub struct GateAgent {
     urgent: bool,
     /// Marks that this node has made, and until when each counts: told again to a store that may have forgotten.
     marks: BTreeMap<Name, (Use, Micros)>,
+    /// Tickets that are good again, and since when: a store that has lost that takes them for those of accesses that wait.
+    unmarked: BTreeMap<Name, Micros>,
+    /// When it looked last.
+    looked: Micros,
     seq: u64,
     /// Notes that were lost, when it looked last.
     lost: Option<u64>,
@@ -148,6 +155,7 @@ impl GateAgent {
     /// Takes what the gate has noted.
     pub fn take_notes(&mut self, view: &mut GateView<'_>, sharing: &Sharing) {
         let lifetime = view.gate.terms.lifetime;
+        self.looked = view.now;
         let Some(abroad) = &mut view.abroad else {
             return;
         };
@@ -165,6 +173,7 @@ impl GateAgent {
                 Event::Runs => self.marks.insert(name, (Use::Used, until)),
                 Event::Left | Event::Unused => {
                     self.marks.remove(&name);
+                    self.unmarked.insert(name, view.now);
                     None
                 }
                 Event::Sold => {
@@ -173,6 +182,9 @@ impl GateAgent {
                     None
                 }
             };
+            if matches!(event, Event::Waits | Event::Runs) {
+                self.unmarked.remove(&name);
+            }
             // The store gave it the ticket, to wait with.
             let given = event == Event::Waits && known.is_some();
             self.urgent |= event != Event::Sold && known.is_none();
@@ -206,6 +218,7 @@ impl GateAgent {
     pub fn is_given(&mut self, name: &Name, until: Micros) {
         let unused = |tale: &Tale| tale.name == *name && tale.event == Some(Event::Unused);
         self.tales.retain(|tale| !unused(tale));
+        self.unmarked.remove(name);
         self.marks.entry(*name).or_insert((Use::Waits, until));
     }
 
@@ -214,12 +227,8 @@ impl GateAgent {
     pub fn gives_back(&mut self, name: &Name) {
         if !self.marks.contains_key(name) {
             self.urgent = true;
-            self.tales.push(Tale {
-                name: *name,
-                event: Some(Event::Unused),
-                window: None,
-                more: false,
-            });
+            self.unmarked.insert(*name, self.looked);
+            self.tales.push(unused(name));
         }
     }
 
@@ -228,6 +237,7 @@ impl GateAgent {
         self.take_notes(view, sharing);
         let now = view.now;
         self.marks.retain(|_, (_, until)| *until > now);
+        self.unmarked.retain(|_, since| *since + LOST > now);
         let (running, waiting) = (view.permits.running(), view.permits.waiting());
         let mut asks = 0;
         if sharing.limit.is_some() {
@@ -352,6 +362,8 @@ impl GateAgent {
             Some((_, run)) if was_away || run != answer.run => self.tells_marks(),
             _ => {}
         }
+        // What has been used here meanwhile is among the marks.
+        self.take_notes(view, sharing);
         for notice in &answer.notices {
             let name = &notice.name;
             if name.epoch != view.epoch {
@@ -361,6 +373,8 @@ impl GateAgent {
                 true => {
                     view.redeemed_elsewhere(name.slot, name.index);
                 }
+                // A store that comes back older says again what it has said before.
+                false if self.marks.contains_key(name) => {}
                 false => view.left_elsewhere(name.slot, name.index),
             }
         }
@@ -403,7 +417,7 @@ impl GateAgent {
         }
     }
 
-    /// A store that may lack the last marks is told all that still count.
+    /// A store that may lack the last marks is told all that still count, and which do not any more.
     fn tells_marks(&mut self) {
         let marks = self.marks.iter().map(|(name, (used, _))| Tale {
             name: *name,
@@ -414,7 +428,7 @@ impl GateAgent {
             window: None,
             more: false,
         });
-        let mut all: Vec<Tale> = marks.collect();
+        let mut all: Vec<Tale> = marks.chain(self.unmarked.keys().map(unused)).collect();
         self.urgent |= !all.is_empty();
         all.append(&mut self.tales);
         self.tales = all;
@@ -508,6 +522,16 @@ fn own_name(view: &GateView<'_>, slot: u32, index: u32) -> Name {
         gate: view.gate.number(),
         slot,
         index,
+    }
+}
+
+/// The ticket is not used here, whatever the store was told.
+fn unused(name: &Name) -> Tale {
+    Tale {
+        name: *name,
+        event: Some(Event::Unused),
+        window: None,
+        more: false,
     }
 }
 

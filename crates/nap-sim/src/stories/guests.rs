@@ -1,24 +1,39 @@
 //! Guests: a full gate lets in who brings a ticket of another node if the store says that it is good.
 
 use super::*;
+use crate::fleet::oracle::Life;
+use crate::fleet::store::Store;
+use nap_core::fleet::exchange::{Answer, Batch, Notice};
 use nap_core::fleet::guests::{GuestSet, Name, Told};
 use nap_core::fleet::stake::Stake;
+use nap_core::room::gate_agent::{GateAgent, Sharing};
 
-/// A gate of a fleet, its only permit taken. A guest's tickets are in their prime window.
-fn story(sets: usize) -> (Story, [Ticket; 2]) {
+/// Two lives of two nodes.
+const HERE: Life = Life { node: 1, life: 1 };
+const THERE: Life = Life { node: 2, life: 1 };
+
+/// A gate of a fleet, its only permit taken, and two tickets that it has sold, in their prime windows.
+fn seller(sets: usize) -> (Story, Leaving, [Ticket; 2]) {
     let mut story = Story::new(Terms {
         parked: 2,
         ..terms(fixed(2))
     });
-    story.runs(1, &[]);
+    story.state.node = HERE.node;
+    let running = story.runs(1, &[]);
     let sold = [story.ticket(2), story.ticket(3)];
     let stakes: &'static [Stake] = &[Stake::EMPTY];
     story.state.stakes = stakes.into();
     story.state.stakes[0].nodes = 2;
     story.state.guests = vec![GuestSet::default(); sets].into();
     story.now = sold[1].start;
+    (story, running, sold)
+}
+
+/// The same with tickets of another node.
+fn story(sets: usize) -> (Story, [Ticket; 2]) {
+    let (mut story, _, sold) = seller(sets);
     let foreign = |ticket: Ticket| Ticket {
-        node: 2,
+        node: THERE.node,
         epoch: 99,
         start: story.now,
         ..ticket
@@ -80,4 +95,100 @@ fn a_used_ticket_that_there_is_no_room_to_remember_lets_nobody_in() {
     let (verdict, asked) = asks(&mut story, &tickets[..1], |_| Told::Used);
     assert_eq!(asked.len(), 1);
     assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
+}
+
+/// The agent says what there is to say, and hears the store.
+fn speaks(story: &mut Story, agent: &mut GateAgent, store: &mut Store) {
+    let (now, sharing) = (story.now, Sharing::default());
+    let batch: Batch = story
+        .state
+        .at_gate(now, |view| agent.next(view, &sharing, 0))
+        .0;
+    let answer = store.carry_out(HERE, &batch, now, Micros::from_secs(30));
+    story
+        .state
+        .at_gate(now, |view| agent.hears(view, &answer, &sharing, false));
+}
+
+#[test]
+fn a_ticket_that_was_given_back_is_good_elsewhere_though_the_store_has_lost_that() {
+    // Its access waited and left, or the answer came too late for that.
+    for waits in [true, false] {
+        let (mut story, tickets) = story(16);
+        let (mut agent, mut store) = (GateAgent::default(), Store::new(0, None));
+        store.keeps = true;
+        speaks(&mut story, &mut agent, &mut store);
+        let name = Name::of(&tickets[0]);
+        assert_eq!(store.redeem(&name, HERE, story.now), Told::Mine);
+        let seat = waits.then(|| {
+            agent.is_given(&name, story.now + Micros::from_secs(60));
+            match asks(&mut story, &tickets[..1], |_| Told::Mine).0 {
+                Verdict::Wait(seat) => seat,
+                verdict => panic!("{verdict:?}"),
+            }
+        });
+        story.pass(300);
+        speaks(&mut story, &mut agent, &mut store);
+        story.pass(300);
+        match seat {
+            Some(seat) => {
+                let gone = |view: &mut GateView<'_>| view.gone(seat.place, Story::owner(20));
+                story.state.at_gate(story.now, gone);
+            }
+            None => agent.gives_back(&name),
+        }
+        speaks(&mut story, &mut agent, &mut store);
+        story.pass(700);
+        store.loses(story.now);
+        speaks(&mut story, &mut agent, &mut store);
+        assert_eq!(
+            store.redeem(&name, THERE, story.now),
+            Told::Waits,
+            "it is lost: {waits}"
+        );
+        speaks(&mut story, &mut agent, &mut store);
+        assert_eq!(store.redeem(&name, THERE, story.now), Told::Mine, "{waits}");
+    }
+}
+
+#[test]
+fn a_ticket_used_at_home_is_not_good_again_when_the_store_repeats_that_a_guest_left() {
+    let (mut story, running, [own, _]) = seller(16);
+    let (mut agent, sharing) = (GateAgent::default(), Sharing::default());
+    let hears = |story: &mut Story, agent: &mut GateAgent, redeemed| {
+        let notice = Notice {
+            name: Name::of(&own),
+            redeemed,
+        };
+        let answer = Answer {
+            notices: vec![notice],
+            ..nothing(story.now)
+        };
+        let hears = |view: &mut GateView<'_>| agent.hears(view, &answer, &sharing, false);
+        story.state.at_gate(story.now, hears);
+        story.state.permits().outstanding()
+    };
+    assert_eq!(hears(&mut story, &mut agent, true), 1, "used elsewhere");
+    assert_eq!(hears(&mut story, &mut agent, false), 2, "its access left");
+    story.leaves(&running);
+    story.runs(20, &[own]);
+    assert_eq!(story.state.permits().outstanding(), 1);
+    assert_eq!(hears(&mut story, &mut agent, false), 1, "it says so again");
+}
+
+/// An answer that says nothing.
+fn nothing(at: Micros) -> Answer {
+    Answer {
+        seq: 0,
+        epoch: 1,
+        run: 1,
+        at,
+        notices: Vec::new(),
+        members: None,
+        lease: None,
+        granted: 0,
+        over: 0,
+        fair: 0,
+        presses: false,
+    }
 }
