@@ -34,7 +34,7 @@ struct Contact {
     unbroken: Micros,
     /// When they last did.
     broke: Micros,
-    /// The store knows that it has heard the node then, or later, before the contact broke.
+    /// The store knew that it had heard the node then, or later, when the contact began or broke.
     heard: Micros,
     /// The store knew what had happened at the node until then, when the contact began or broke.
     known: Micros,
@@ -108,8 +108,16 @@ impl Contact {
 
     fn breaks(&mut self, now: Micros) {
         if self.since.is_some() {
+            self.heard = self.heard(now);
             (self.known, self.since, self.broke) = (self.known(now), None, now);
-            self.heard = now - KNOWN;
+        }
+    }
+
+    /// The store has heard a beat then, or later, and knows that.
+    fn heard(&self, now: Micros) -> Micros {
+        match self.since {
+            Some(since) if since + KNOWN <= now => now - KNOWN,
+            _ => self.heard,
         }
     }
 }
@@ -204,8 +212,8 @@ impl Oracle {
     fn loses(&mut self, until: Micros, now: Micros) {
         for contact in self.contacts.values_mut() {
             contact.known = contact.known(now).min(until);
-            // The last beats are lost, too: a node that is not heard has been silent for longer.
-            contact.heard = contact.heard.min(until);
+            // The last beats are lost, too: a node that is not heard any more has been silent for longer.
+            contact.heard = contact.heard(now).min(until);
             contact.since = contact.since.map(|_| now);
         }
         let living = self.lives.keys().filter(|node| !self.dead.contains(node));
@@ -223,7 +231,7 @@ impl Oracle {
                 return false;
             };
             // The store gives a ticket that waits at a node which it has not heard for so long to others.
-            let waits_there = contact.holds(now) || now - contact.heard < SILENT;
+            let waits_there = contact.holds(now) || now - contact.heard(now) < SILENT;
             match waits_there {
                 true => count.when <= contact.known(now),
                 false => count.ran.is_some_and(|ran| ran <= contact.known(now)),

@@ -87,6 +87,8 @@ fn a_store_that_has_lost_the_last_beats_takes_a_dead_node_for_silent_that_much_e
         !holds(&dies[..1], 13.0, Some(14.9), 17.3),
         "nothing is lost"
     );
+    let before = [(15.0, Fault::Loses), (15.1, Fault::Dies(1))];
+    assert!(holds(&before, 13.0, Some(14.9), 17.3), "no beat came since");
 }
 
 #[test]
