@@ -38,6 +38,8 @@ local function carry_out(number, tale)
     -- An access waits with the ticket, or runs.
     if node and not mine and stands(node, owner, use, KEYS[1], ARGV[8]) then
       twice[#twice + 1] = number
+      -- It is used up, though an access waits with it elsewhere: nobody is to have it if that one is gone.
+      if event == 'u' and use == 'w' then mark(key, index, seller, place, event, mine) end
     else
       mark(key, index, seller, place, event, mine)
     end

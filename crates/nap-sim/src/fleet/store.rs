@@ -249,9 +249,15 @@ impl Store {
         }
         let mark = self.data.marks.get(&note.name).copied();
         let mine = mark.is_none_or(|(at, _)| at == me);
-        let stands = mark.is_some_and(|(at, used)| used == Use::Used || self.waits(at, now));
+        let waits = mark.is_some_and(|(at, used)| used == Use::Waits && self.waits(at, now));
+        let stands = waits || mark.is_some_and(|(_, used)| used == Use::Used);
         match note.event {
             Some(Event::Waits | Event::Runs) if self.flaw == Some(Flaw::HearsNoMarks) => {}
+            // It is used up, though an access waits with it elsewhere: nobody is to have it if that one is gone.
+            Some(Event::Runs) if !mine && waits => {
+                self.twice += 1;
+                self.mark(&note.name, me, Use::Used);
+            }
             Some(Event::Waits | Event::Runs) if !mine && stands => self.twice += 1,
             Some(Event::Waits) => self.mark(&note.name, me, Use::Waits),
             Some(Event::Runs) => self.mark(&note.name, me, Use::Used),

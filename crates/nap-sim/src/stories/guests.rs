@@ -3,8 +3,9 @@
 use super::*;
 use crate::fleet::oracle::Life;
 use crate::fleet::store::Store;
-use nap_core::fleet::exchange::{Answer, Batch, Notice};
+use nap_core::fleet::exchange::{Answer, Batch, Notice, Tale};
 use nap_core::fleet::guests::{GuestSet, Name, Told};
+use nap_core::fleet::notes::Event;
 use nap_core::fleet::stake::Stake;
 use nap_core::room::gate_agent::{GateAgent, Sharing};
 
@@ -174,6 +175,31 @@ fn a_ticket_used_at_home_is_not_good_again_when_the_store_repeats_that_a_guest_l
     story.runs(20, &[own]);
     assert_eq!(story.state.permits().outstanding(), 1);
     assert_eq!(hears(&mut story, &mut agent, false), 1, "it says so again");
+}
+
+#[test]
+fn a_ticket_that_was_used_is_nobodys_though_an_access_waited_with_it_at_a_node_that_is_gone() {
+    let mut store = Store::new(0, None);
+    let name = Name::of(&seller(1).2[0]);
+    let forget = Micros::from_secs(30);
+    let says = |event| Batch {
+        seq: 1,
+        tales: vec![Tale {
+            name,
+            event: Some(event),
+            window: None,
+            more: false,
+        }],
+        ..Batch::default()
+    };
+    let now = Micros::from_secs(1000);
+    store.carry_out(THERE, &says(Event::Waits), now, forget);
+    // It was silent when this node asked.
+    store.carry_out(HERE, &says(Event::Runs), now, forget);
+    assert_eq!(store.twice, 1);
+    let third = Life { node: 3, life: 1 };
+    let gone = now + Micros::from_secs(5);
+    assert_eq!(store.redeem(&name, third, gone), Told::Used);
 }
 
 /// An answer that says nothing.
