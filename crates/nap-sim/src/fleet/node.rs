@@ -8,13 +8,13 @@ use super::setup::{Flaw, FleetSetup};
 use crate::server::Server;
 use crate::state::State;
 use nap_core::fleet::claims::in_ppm;
-use nap_core::fleet::guests::GuestSet;
+use nap_core::fleet::guests::{GuestSet, sets_for};
 use nap_core::fleet::stake::Stake;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 
-/// Sets of guests of a node: 4,096 entries.
-const GUESTS: usize = 256;
+/// Tickets of others at a node, as `NapTables` has them if nobody says otherwise.
+const GUESTS: u64 = 16 << 10;
 
 /// A node.
 pub struct Node {
@@ -66,9 +66,9 @@ impl Node {
         }
         let guests = match setup.flaw {
             Some(Flaw::ForgetsGuests) => 0,
-            _ => GUESTS,
+            _ => sets_for(GUESTS),
         };
-        state.guests = vec![GuestSet::default(); guests].into();
+        state.guests = vec![GuestSet::default(); guests as usize].into();
         let one: &'static [Stake] = &[Stake::EMPTY];
         state.stakes = one.into();
         let stake = &mut state.stakes[0];
