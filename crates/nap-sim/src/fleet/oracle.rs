@@ -32,8 +32,6 @@ struct Contact {
     since: Option<Micros>,
     /// Since when, whatever it has lost.
     unbroken: Micros,
-    /// When they last did.
-    broke: Micros,
     /// The store knew that it had heard the node then, or later, when the contact began or broke.
     heard: Micros,
     /// The store knew what had happened at the node until then, when the contact began or broke.
@@ -88,7 +86,6 @@ impl Contact {
         Contact {
             since: Some(now),
             unbroken: now,
-            broke: now,
             heard: now,
             known,
         }
@@ -109,7 +106,7 @@ impl Contact {
     fn breaks(&mut self, now: Micros) {
         if self.since.is_some() {
             self.heard = self.heard(now);
-            (self.known, self.since, self.broke) = (self.known(now), None, now);
+            (self.known, self.since) = (self.known(now), None);
         }
     }
 
@@ -343,7 +340,7 @@ impl Oracle {
         for (node, rights) in in_force {
             all += rights;
             let contact = self.contacts.get(&self.life(node));
-            let silent = contact.is_some_and(|c| c.since.is_none() && c.broke + self.forget <= now);
+            let silent = contact.is_some_and(|c| c.since.is_none() && c.heard + self.forget <= now);
             if silent && !self.away {
                 self.strangers.insert(node);
             }
