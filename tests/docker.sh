@@ -4,75 +4,25 @@
 # sessions, the pages for the administrator, a killed application server, a restart with earlier
 # tickets. It says at the end how long each step took.
 #
-# Without an engine it says so and passes. If the base images cannot be pulled they are made here
-# (docker/base-images.sh), and lose their tags again at the end.
+# Without an engine it says so and passes (containers.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-if ! docker version >/dev/null 2>&1; then
-  echo "docker: no engine answers here, so the image is not built or tested"
-  exit 0
-fi
-if ! docker compose version >/dev/null 2>&1 && ! command -v docker-compose >/dev/null; then
-  echo "docker: there is an engine but no compose, so the image is not built or tested"
-  exit 0
-fi
-
-scratch=$(mktemp -d)
-project= load=
-compose() {
-  if docker compose version >/dev/null 2>&1; then
-    docker compose -p "$project" -f docker/compose.yaml "$@"
-  else
-    docker-compose -p "$project" -f docker/compose.yaml "$@"
-  fi
+files=(docker/compose.yaml)
+. tests/containers.sh
+logs() {
+  docker exec "$web" tail -n 20 /var/log/apache2/error.log
+  docker exec "$web" awk '{ n[$9]++ } END { for (status in n) print n[status], "x", status }' /var/log/apache2/access.log
 }
-clean() {
-  [ -z "$load" ] || docker rm -f -v "$load" >/dev/null 2>&1 || :
-  [ -z "$project" ] || compose down -v -t 1 >/dev/null 2>&1 || :
-  docker/base-images.sh remove || :
-  rm -rf "$scratch"
-}
-trap clean EXIT
 
 docker/base-images.sh
-# The host's network: a build may have no other way out.
-image() {
-  docker build --force-rm --network=host -f "docker/$1" -t "$2:test" . >"$scratch/log" 2>&1 ||
-    { tail -n 40 "$scratch/log" >&2; exit 1; }
-}
 image Dockerfile mod_nap
 image Dockerfile.shop mod_nap_shop
 built=$SECONDS
-# Of the untagged images that earlier builds left, the newest build stage is kept: it has the crates.
-left() { docker images -q --no-trunc --filter dangling=true --filter "label=mod_nap=$1"; }
-{ left build | tail -n +2; left image; } | xargs -r docker rmi >/dev/null 2>&1 || :
+remove_left
 
-project=nap-test-$$
-export NAP_IMAGE=mod_nap:test NAP_SHOP_IMAGE=mod_nap_shop:test NAP_PORT=0
-compose up -d --no-build >"$scratch/up" 2>&1 || { cat "$scratch/up"; exit 1; } >&2
+up
 web=$(compose ps -q web)
-network=$(docker inspect -f '{{range $name, $_ := .NetworkSettings.Networks}}{{$name}}{{end}}' "$web")
-client() { docker run --rm --no-healthcheck --network "$network" --entrypoint "$1" mod_nap:test "${@:2}"; }
-fail() {
-  echo "docker: $*"
-  docker exec "$web" tail -n 20 /var/log/apache2/error.log
-  docker exec "$web" awk '{ n[$9]++ } END { for (status in n) print n[status], "x", status }' /var/log/apache2/access.log
-  exit 1
-} >&2
-# The text of a page requested from a container of this network.
-page() {
-  client bash -c 'exec 3<>"/dev/tcp/web/80"; printf "GET $0 HTTP/1.0\r\n$1\r\n" >&3; cat <&3' "$@"
-}
-health() { docker inspect -f '{{.State.Health.Status}}' "$web"; }
-until_healthy() {
-  for _ in $(seq 600); do
-    [ "$(health)" = healthy ] && return
-    sleep 0.1
-  done
-  fail "the container is not healthy but $(health)"
-}
-until_healthy
+until_healthy "$web"
 [ "$(docker exec "$web" bash -c 'for p in /proc/[0-9]*; do
   grep -qs ^apache2 "$p/comm" && stat -c %U "$p"; done | sort -u | paste -sd,')" = root,www-data ] ||
   fail "the children are not www-data"
@@ -82,7 +32,7 @@ told() { docker exec "$web" cat /var/log/apache2/access.log | awk -v status="$1"
 # Visitors come back when their ticket says: all of them are let in.
 client nap-load --allow-remote --json - -c 150 -n 4 http://web/board >"$scratch/crowd" 2>"$scratch/said" ||
   { tail -n 20 "$scratch/said" "$scratch/crowd"; fail "nap-load"; } >&2
-page /nap-metrics >"$scratch/metrics"
+page web /nap-metrics >"$scratch/metrics"
 metric() { tr -d '\r' <"$scratch/metrics" | sed -n "s/^nap_$1{room=\"site\",gate=\"\"} //p"; }
 sold=$(metric tickets_sold_total) kept=$(metric tickets_kept) broken=$(metric tickets_broken_total)
 [ "$kept" -gt 0 ] && [ "$broken" = 0 ] || fail "of $sold tickets $kept were kept and $broken broken"
@@ -100,12 +50,12 @@ plain=$(grep '^Requests per second' "$scratch/ab" | tr -s ' ' | cut -d' ' -f4)
 crowd -k
 [ "$(told '^(200|503)$')" = $((before + 2 * n)) ] || fail "ab was told something else than 200 and 503"
 # The module's counts agree with what visitors were told.
-page /nap-metrics >"$scratch/metrics"
+page web /nap-metrics >"$scratch/metrics"
 refused=$(tr -d '\r' <"$scratch/metrics" | awk '/^nap_refused_total{room="site"/ { n += $2 } END { print n + 0 }')
 [ "$(told '^200$')" = $(($(metric passed_total) + $(metric granted_total))) ] && [ "$(told '^503$')" = "$refused" ] ||
   fail "the access log and /nap-metrics disagree: $(grep 'room="site"' "$scratch/metrics")"
 
-page /bwshare-info | grep -q 'mod_bwshare' || fail "no /bwshare-info"
+page web /bwshare-info | grep -q 'mod_bwshare' || fail "no /bwshare-info"
 for app in app1 app2; do
   grep -q "^oxthas_answers_total{.*member=\"http://$app\".*} [1-9]" "$scratch/metrics" || fail "$app had no work"
 done
@@ -118,10 +68,10 @@ client nap-load sessions --allow-remote --json - -c 10 -s $((sessions / 10)) --t
   { tail -n 20 "$scratch/said" "$scratch/sessions"; fail "nap-load sessions"; } >&2
 grep -qE "\"completed\": ?$sessions\b" "$scratch/sessions" && grep -qE '"mid_session_failures": ?0\b' "$scratch/sessions" ||
   { cat "$scratch/sessions"; fail "not every session came to its end"; } >&2
-page /nap-metrics >"$scratch/metrics"
+page web /nap-metrics >"$scratch/metrics"
 grep -q "^nap_sessions_finished_total{room=\"shop\"} $sessions" "$scratch/metrics" ||
   fail "of $sessions sessions /nap-metrics has $(grep ^nap_sessions "$scratch/metrics")"
-page /nap-info >"$scratch/info"
+page web /nap-info >"$scratch/info"
 grep -q '<h3 class="gate">Sessions</h3>' "$scratch/info" || fail "/nap-info shows no sessions"
 
 # An application server dies: the other gets all requests, and no client sees an error.
@@ -134,23 +84,22 @@ client ab -l -n 200 -c 4 http://web/board >"$scratch/ab" 2>&1 || fail "ab after 
 load=$(docker run -d --no-healthcheck --network "$network" --entrypoint ab mod_nap:test -l -n 1000000 -c 100 http://web/board)
 ticket=
 for _ in $(seq 100); do
-  page /board >"$scratch/refused" || :
+  page web /board >"$scratch/refused" || :
   ticket=$(tr -d '\r' <"$scratch/refused" | sed -n 's/^Nap-Ticket: //p')
   [ -z "$ticket" ] || break
 done
 docker rm -f -v "$load" >/dev/null
 load=
 [ -n "$ticket" ] || fail "nobody was sold a ticket"
-epoch() { page '/nap-info?json' | grep -o '"epoch":"[0-9a-f]*"'; }
+epoch() { page web '/nap-info?json' | grep -o '"epoch":"[0-9a-f]*"'; }
 old=$(epoch)
 compose stop -t 20 web >/dev/null 2>&1
 compose start web >/dev/null 2>&1
-until_healthy
+until_healthy "$web"
 [ "$(epoch)" = "$old" ] || fail "the state file was not taken over"
-page /nap-ticket "Nap-Ticket: $ticket\r\n" | head -n 1 | grep -q ' 200 ' || fail "the ticket is forgotten"
+page web /nap-ticket "Nap-Ticket: $ticket\r\n" | head -n 1 | grep -q ' 200 ' || fail "the ticket is forgotten"
 
-if docker exec "$web" cat /var/log/apache2/error.log | grep -E ':(warn|error|crit|alert|emerg)\]|exit signal' |
-  grep -vE 'AH01114|AH00957|AH00959|AH00898|AH01030|AH01102|this room wants MaxRequestWorkers' >&2; then
+if unexpected "$web" 'AH01114|AH00957|AH00959|AH00898|AH01030|AH01102|this room wants MaxRequestWorkers' >&2; then
   fail "the lines above were not expected in the error log"
 fi
 echo "docker: built in $built s, tested in $((SECONDS - built)) s; ab 2 x $n: $plain a second; nap-load: $kept" \
