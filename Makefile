@@ -228,8 +228,9 @@ test-all: setup-all module programs cgi ## and the long ones: browsers, models, 
 	wait $$hidden; waited=$$?; wait $$roots; there=$$?; \
 	cat $(TARGET)/test-hidden.log $(TARGET)/test-roots.log; exit $$((here | waited | there))
 
-test-docker: # the image and what ab says of its container
+test-docker: # the image and what ab says of its container; three of them behind HAProxy
 	@tests/docker.sh
+	@tests/docker-fleet.sh
 
 # Each is run even if one before it failed.
 bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; crowds that misbehave; instructions per request; debts
@@ -275,4 +276,4 @@ test-package: cgi # the Debian package: lintian, its life in a clean Debian root
 test-from-source: cgi # README's way from source, to the letter in a clean Debian root
 	@tests/from-source.sh
 
-docker-test: test-docker ## the image: crowds from another container, a killed backend, a restart with tickets
+docker-test: test-docker ## the image: crowds from another container, a killed backend, a restart with tickets, a fleet
