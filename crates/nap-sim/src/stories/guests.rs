@@ -218,3 +218,30 @@ fn nothing(at: Micros) -> Answer {
         presses: false,
     }
 }
+
+/// A permit has become free while the store was asked: the access runs as any newcomer does.
+#[test]
+fn a_ticket_that_waits_elsewhere_is_not_used_here_by_who_finds_room() {
+    let (mut story, tickets) = story(16);
+    let enters = |story: &mut Story, told| {
+        story.ask(20, &tickets[..1], Parking::Anybody, |view, arrival| {
+            view.told = told;
+            (view.enter(arrival), view.redeemed)
+        })
+    };
+    let (verdict, _) = enters(&mut story, None);
+    let Verdict::Ask(Some(name)) = verdict else {
+        panic!("{verdict:?}")
+    };
+    story.state.terms_mut().run_ready = 9;
+    story.state.at_gate(story.now, |view| {
+        view.permits.set_limit(9);
+        view.serve();
+    });
+    let (verdict, redeemed) = enters(&mut story, Some((name, Told::Waits)));
+    assert!(matches!(verdict, Verdict::Run(_)), "{verdict:?}");
+    assert_eq!(redeemed, None);
+    let (verdict, redeemed) = enters(&mut story, Some((name, Told::Mine)));
+    assert!(matches!(verdict, Verdict::Run(_)), "{verdict:?}");
+    assert!(redeemed.is_some());
+}

@@ -315,6 +315,12 @@ impl GateView<'_> {
         }
     }
 
+    /// The store has said that an access waits with this ticket at another node.
+    pub(super) fn waits_elsewhere(&self, ticket: &Ticket) -> bool {
+        self.told
+            .is_some_and(|(name, told)| told == Told::Waits && name == Name::of(ticket))
+    }
+
     /// No place is left for a holder: the newest newcomer who waits gives way. False: none does.
     pub(super) fn newcomer_gives_way(&mut self) -> bool {
         if self.abroad.is_none() || self.gate.terms.re_access.how == how::FIXED {

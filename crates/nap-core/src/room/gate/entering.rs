@@ -38,7 +38,9 @@ impl GateView<'_> {
                 None => self.refuse_with_own(Some(ticket), Reason::Full, arrival),
             };
         }
-        let live = ticket.filter(|_| standing >= Standing::Early);
+        // Whose ticket waits at another node is a newcomer here: it is used there.
+        let live =
+            ticket.filter(|ticket| standing >= Standing::Early && !self.waits_elsewhere(ticket));
         if live.is_none() && !arrival.again {
             self.gate.sale_rate.newcomer();
         }
