@@ -375,13 +375,11 @@ impl Keys {
         self.0.iter().map(|key| (key.id, key.fingerprint()))
     }
 
-    /// A secret that all have who have these keys. It is the last key's, which goes last when keys are changed one after the
-    /// other.
+    /// A secret that all have who have these keys. It is that of the key with the lowest number, wherever it stands: while keys
+    /// are changed a new one is put behind the others and then before them, at one node after the other.
     pub fn secret(&self) -> Option<[u8; 16]> {
-        let mac = self
-            .0
-            .last()?
-            .sign(b"mod_nap: what the nodes of a fleet share");
+        let oldest = self.0.iter().min_by_key(|key| key.id)?;
+        let mac = oldest.sign(b"mod_nap: what the nodes of a fleet share");
         let bytes = mac.finalize().into_bytes();
         bytes.get(..16)?.try_into().ok()
     }
@@ -589,6 +587,16 @@ mod tests {
     fn names_hash_as_fnv_1a_does() {
         assert_eq!(name_hash(""), 0x811c_9dc5);
         assert_eq!(name_hash("foobar"), 0xbf9c_f968);
+    }
+
+    #[test]
+    fn while_keys_are_changed_their_secret_stays() {
+        let secret = |ids: &[u8]| keys(ids).secret().expect("there is a key");
+        let before = secret(&[7]);
+        for ids in [&[7, 8][..], &[8, 7], &[9, 8, 7]] {
+            assert_eq!(secret(ids), before, "{ids:?}");
+        }
+        assert_ne!(secret(&[8]), before);
     }
 
     #[test]
