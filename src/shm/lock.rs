@@ -6,6 +6,16 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
+unsafe extern "C" {
+    /// As pthread_mutex_timedlock, which goes by wall time: if that is set the wait ends at once, or much too late. In glibc
+    /// since 2.30; the libc crate does not have it.
+    fn pthread_mutex_clocklock(
+        mutex: *mut libc::pthread_mutex_t,
+        clock: libc::clockid_t,
+        until: *const libc::timespec,
+    ) -> libc::c_int;
+}
+
 /// The mutex's memory. All zero until [`Lock::init`].
 #[repr(C, align(16))]
 pub struct Lock {
@@ -83,9 +93,9 @@ impl Lock {
         };
         // SAFETY: `until` is a live timespec for both calls; the mutex was made by init().
         unsafe {
-            libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut until);
+            libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until);
             until.tv_sec += seconds;
-            libc::pthread_mutex_timedlock(self.mutex.get(), &raw const until)
+            pthread_mutex_clocklock(self.mutex.get(), libc::CLOCK_MONOTONIC, &raw const until)
         }
     }
 }

@@ -63,12 +63,12 @@ int pthread_mutex_trylock(pthread_mutex_t *mutex)
     return taken(mutex, real(mutex));
 }
 
-int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)
+int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
 {
-    static int (*real)(pthread_mutex_t *, const struct timespec *);
+    static int (*real)(pthread_mutex_t *, clockid_t, const struct timespec *);
 
     if (!real)
-        real = (int (*)(pthread_mutex_t *, const struct timespec *))dlsym(RTLD_NEXT,
-                                                                          "pthread_mutex_timedlock");
-    return taken(mutex, real(mutex, until));
+        real = (int (*)(pthread_mutex_t *, clockid_t, const struct timespec *))dlsym(
+            RTLD_NEXT, "pthread_mutex_clocklock");
+    return taken(mutex, real(mutex, clock, until));
 }
