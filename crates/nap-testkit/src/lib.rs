@@ -255,6 +255,14 @@ impl Httpd {
         self.write_config();
     }
 
+    /// Replaces a part of the configuration; the next restart reads it.
+    pub fn alter(&mut self, part: &str, by: &str) {
+        let text = self.builder.config.replace(part, by);
+        assert_ne!(text, self.builder.config, "{part} is not there");
+        self.builder.config = text;
+        self.write_config();
+    }
+
     /// Allows additional error-log lines, for a test that causes them on the way.
     pub fn expect_log(&mut self, part: &str, reason: &'static str) {
         self.builder.expected.push((part.to_string(), reason));

@@ -1,0 +1,104 @@
+//! What all nodes must have alike is changed at one after the other, while a crowd is there. Meanwhile each node's page
+//! names the odd one.
+
+use crate::crowd::{fleet, sale};
+use crate::outage::{disturbed, or_long};
+use nap_testkit::fleet::{Fleet, name};
+use nap_testkit::{for_event_or_each_mpm, wait_until};
+use std::fs;
+use std::ops::Range;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const OLD: &str = "7 00112233445566778899aabbccddeeff\n";
+const NEW: &str = "8 112233445566778899aabbccddeeff00\n";
+
+/// What a node's page says of all of them.
+fn attention(fleet: &Fleet, n: usize) -> Vec<String> {
+    let said = fleet.info(n)["attention"].take();
+    serde_json::from_value(said).expect("sentences")
+}
+
+/// Waits until the page of this node says this, or, if not `says`, says it no more.
+fn until(fleet: &Fleet, n: usize, says: bool, sentence: &str) {
+    let what = format!("{} says {says}: {sentence}", name(n));
+    wait_until(&what, PATIENCE, || {
+        let said = attention(fleet, n);
+        says == said.iter().any(|line| line.contains(sentence))
+    });
+}
+
+/// A node's key file, read at a graceful restart.
+fn give_keys(fleet: &mut Fleet, n: usize, keys: &str) {
+    let file = fleet.node(n).root().join("keys");
+    fs::write(file, keys).expect("the ServerRoot takes a file");
+    fleet.node_mut(n).graceful();
+    fleet.until_store_is("joined");
+}
+
+/// Changes each node's bound, one after the other. Who has the one bound names all that have the other.
+fn bind(fleet: &mut Fleet, from: &str, to: &str) {
+    let size = fleet.size();
+    for n in 0..size {
+        let [old, new] = [from, to].map(|bound| format!("NapWaitMax {bound}\n"));
+        let node = fleet.node_mut(n);
+        node.alter(&old, &new);
+        node.graceful();
+        let names = |at: usize, others: Range<usize>, theirs: &str, ours: &str| {
+            for other in others.map(name) {
+                let said = format!("Room shop: NapWaitMax is {theirs} at {other} and {ours} here.");
+                until(fleet, at, true, &said);
+            }
+        };
+        let rest = n + 1..size;
+        names(n, rest.clone(), from, to);
+        rest.for_each(|at| names(at, 0..n + 1, to, from));
+    }
+    for n in 0..size {
+        until(fleet, n, false, "NapWaitMax is ");
+    }
+}
+
+#[test]
+fn keys_and_bounds_are_changed_at_one_node_after_the_other() {
+    for_event_or_each_mpm(|mpm| {
+        let mut fleet = fleet(mpm)
+            .node(|node| node.expect_log("NapWaitMax is ", "we change it"))
+            .start();
+        let own = sale().bound;
+        let other = or_long("2s", "5s");
+        disturbed(&mut fleet, or_long(8, 60), |fleet| {
+            bind(fleet, own, other);
+            // It must be known everywhere before anybody signs with it.
+            for keys in [format!("{OLD}{NEW}"), format!("{NEW}{OLD}")] {
+                for n in 0..fleet.size() {
+                    give_keys(fleet, n, &keys);
+                }
+            }
+            bind(fleet, other, own);
+        });
+        for n in 0..fleet.size() {
+            assert_eq!(attention(&fleet, n), [""; 0], "{}", name(n));
+        }
+        a_key_that_the_others_lack_is_named(&mut fleet);
+    });
+}
+
+fn a_key_that_the_others_lack_is_named(fleet: &mut Fleet) {
+    fleet.expect_log(" signs with key 9, which this server ", "we forget it");
+    let third = "9 2233445566778899aabbccddeeff0011\n";
+    give_keys(fleet, 1, &format!("{third}{NEW}{OLD}"));
+    for n in [0, 2] {
+        until(
+            fleet,
+            n,
+            true,
+            "web2 signs with key 9, which this server does not have.",
+        );
+    }
+    for n in [0, 2] {
+        give_keys(fleet, n, &format!("{NEW}{OLD}{third}"));
+        until(fleet, n, false, "signs with key");
+    }
+}
