@@ -5,7 +5,7 @@ CC     ?= cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SO     := $(TARGET)/release/mod_nap.so
 CGI    := $(TARGET)/cgi/board $(TARGET)/cgi/counter $(TARGET)/cgi/work $(TARGET)/cgi/backend
-PRELOAD := $(TARGET)/preload/die_holding.so
+PRELOAD := $(TARGET)/preload/die_holding.so $(TARGET)/preload/wall_clock.so
 # The suites for the sanitized module: those that assert no rate and no overlap.
 SANITIZED := $(TARGET)/sanitize/mod_nap.so
 THREADED := $(TARGET)/tsan/mod_nap.so
@@ -62,7 +62,7 @@ $(CGI):
 	@mkdir -p $(@D)
 	$(CC) -O2 $(STRICT) -o $@ $< -lpthread
 
-$(PRELOAD): tests/preload/die_holding.c
+$(PRELOAD): $(TARGET)/preload/%.so: tests/preload/%.c
 	@mkdir -p $(@D)
 	$(CC) -O2 $(STRICT) -shared -fPIC -o $@ $< -ldl
 

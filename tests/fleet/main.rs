@@ -2,6 +2,7 @@
 //! is started again. A small program stands in for nap-agent.
 
 mod changes;
+mod clocks;
 mod crowd;
 mod debts;
 mod limit;

@@ -27,7 +27,7 @@ fn until_full_sale(fleet: &Fleet) {
 }
 
 /// Newcomers, half as many again as can be served, for so long; something happens at full sale.
-fn disturbed(fleet: &mut Fleet, seconds: u32, happens: impl FnOnce(&mut Fleet)) -> Value {
+pub fn disturbed(fleet: &mut Fleet, seconds: u32, happens: impl FnOnce(&mut Fleet)) -> Value {
     let crowd = sale().stream(fleet, seconds);
     until_full_sale(fleet);
     happens(fleet);
@@ -38,7 +38,7 @@ fn disturbed(fleet: &mut Fleet, seconds: u32, happens: impl FnOnce(&mut Fleet)) 
 }
 
 /// Either as in the short form, or as in the long one.
-fn or_long<T>(short: T, all: T) -> T {
+pub fn or_long<T>(short: T, all: T) -> T {
     if long() { all } else { short }
 }
 

@@ -26,11 +26,17 @@ pub const NODE: &str = "X-Served-By";
 
 const KEYS: &str = "7 00112233445566778899aabbccddeeff\n";
 
+type Change = Box<dyn Fn(Builder) -> Builder>;
+
 /// The specification of a fleet; made by [`Fleet::builder`], ended by [`FleetBuilder::start`].
 pub struct FleetBuilder {
     size: usize,
     node: Builder,
+    /// What single nodes are besides.
+    own: Vec<(usize, Change)>,
     store: Option<String>,
+    /// A program with arguments that runs the store.
+    store_under: Vec<String>,
     apart: bool,
     options: String,
     cuts: bool,
@@ -42,6 +48,18 @@ impl FleetBuilder {
     /// What each node is, but for its name, key and store: [`Httpd::builder`] with the module, its modules and rooms.
     pub fn node(mut self, change: impl FnOnce(Builder) -> Builder) -> Self {
         self.node = change(self.node);
+        self
+    }
+
+    /// What one of the nodes is besides.
+    pub fn node_at(mut self, n: usize, change: impl Fn(Builder) -> Builder + 'static) -> Self {
+        self.own.push((n, Box::new(change)));
+        self
+    }
+
+    /// Runs its store under another program.
+    pub fn store_under(mut self, program: &[String]) -> Self {
+        self.store_under = program.to_vec();
         self
     }
 
@@ -91,7 +109,8 @@ impl FleetBuilder {
         fs::write(&counter, "").expect("the temp directory takes a file");
         open_to_children(&counter, 0o666);
         let needs_one = self.store.is_none() && !self.apart;
-        let store = needs_one.then(|| Store::with(&["--maxmemory-policy", "noeviction"]));
+        let store = needs_one
+            .then(|| Store::under(&self.store_under, &["--maxmemory-policy", "noeviction"]));
         let mut cuts = Vec::new();
         let nodes = (0..self.size).map(|n| {
             let url = match &store {
@@ -112,7 +131,8 @@ impl FleetBuilder {
             let counter = counter.display();
             let own = format!("NapTicketKey {{root}}/keys\n{store}SetEnv COUNTER_FILE {counter}");
             let node = self.node.clone().secret("keys", KEYS).config(&own);
-            node.start()
+            let changes = self.own.iter().filter(|(of, _)| *of == n);
+            changes.fold(node, |node, (_, change)| change(node)).start()
         });
         let nodes: Vec<Httpd> = nodes.collect();
         let ports = nodes.iter().map(Httpd::port);
@@ -162,7 +182,9 @@ impl Fleet {
         FleetBuilder {
             size,
             node,
+            own: Vec::new(),
             store: None,
+            store_under: Vec::new(),
             apart: false,
             options: String::new(),
             cuts: false,

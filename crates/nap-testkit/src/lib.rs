@@ -34,6 +34,7 @@ pub mod store;
 pub mod ticket;
 mod tls;
 mod visitors;
+pub mod wall_clock;
 mod work;
 
 pub use answer::{Answer, ask};

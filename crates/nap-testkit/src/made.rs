@@ -32,7 +32,8 @@ pub fn look_for(name: &str) -> Result<PathBuf, String> {
         "cgi/counter" => &["tests/cgi/counter.c"],
         "cgi/work" => &["demo/work.c"],
         "cgi/backend" => &["demo/backend.c"],
-        "preload/die_holding.so" => &["tests/preload"],
+        "preload/die_holding.so" => &["tests/preload/die_holding.c"],
+        "preload/wall_clock.so" => &["tests/preload/wall_clock.c"],
         "release/nap-load" => &["crates/nap-load/src", "crates/nap-core/src"],
         "release/nap-agent" => &["crates/nap-agent/src", "src", "crates/nap-core/src"],
         "release/mod_nap.so" => &[

@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Store {
     port: u16,
     folder: PathBuf,
+    /// A program with arguments that runs it.
+    under: Vec<String>,
     /// Each with its values, as on the command line.
     options: Vec<String>,
     password: String,
@@ -30,11 +32,17 @@ impl Store {
 
     /// With these options, as on its command line: `&["--maxmemory", "2mb"]`.
     pub fn with(options: &[&str]) -> Store {
+        Store::under(&[], options)
+    }
+
+    /// The same, run by another program.
+    pub fn under(program: &[String], options: &[&str]) -> Store {
         for _ in 0..10 {
             let options = options.iter().map(|option| (*option).to_owned()).collect();
             let mut store = Store {
                 port: free_port(),
                 folder: folder(),
+                under: program.to_vec(),
                 options,
                 password: String::new(),
                 process: None,
@@ -158,8 +166,11 @@ impl Store {
     /// False: the port is another's.
     fn launch(&mut self) -> bool {
         let log = self.folder.join("log");
-        let mut command = Command::new("redis-server");
+        let words = self.under.iter().map(String::as_str);
+        let mut words = words.chain(["redis-server"]);
+        let mut command = Command::new(words.next().expect("a program"));
         command
+            .args(words)
             .args(["--bind", "127.0.0.1", "--port", &self.port.to_string()])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
             .args(["--repl-diskless-sync-delay", "0"])
@@ -293,6 +304,7 @@ fn sentinel(watch: &str) -> Store {
         let mut store = Store {
             port: free_port(),
             folder: folder(),
+            under: Vec::new(),
             options: Vec::new(),
             password: String::new(),
             process: None,
