@@ -5,6 +5,7 @@ mod changes;
 mod clocks;
 mod crowd;
 mod debts;
+mod killed;
 mod limit;
 mod once;
 mod order;

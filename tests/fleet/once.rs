@@ -13,16 +13,14 @@ use std::sync::Mutex;
 use std::thread::scope;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const ROOM: &str = "
 <NapRoom site>
 NapRunReady 1
-NapWaitMax 4s
 NapWaitLimit 0
 NapReAccess 5000
 NapSlotPeriod 1s
-NapTicketPrime 30s
 NapTicketsPerClient 100000
 </NapRoom>
 <Location /cgi-bin>
@@ -30,11 +28,18 @@ NapUse site
 </Location>
 ";
 
-const APP: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nserved\\n'\n";
+/// Notes with which ticket it is run.
+const APP: &str = "#!/bin/sh
+printf '%s\\n' \"$HTTP_NAP_TICKET\" >>\"$BOARD_DIR/runs\"
+printf 'Content-Type: text/plain\\r\\n\\r\\nserved\\n'
+";
 
-fn site() -> Fleet {
+/// Who waits is let in, or put off, before this bound.
+pub fn site(bound: &str, prime: &str) -> Fleet {
+    let times = format!("NapWaitMax {bound}\nNapTicketPrime {prime}\n</NapRoom>");
+    let room = ROOM.replace("</NapRoom>", &times);
     let fleet = Fleet::builder(3)
-        .node(|node| node.holding().config(ROOM).cgi("app", APP))
+        .node(|node| node.holding().config(&room).cgi("app", APP))
         // Who waits in vain for an answer is let in: a busy machine may be late by more than 20 ms.
         .options("timeout=250ms")
         .start();
@@ -48,7 +53,7 @@ fn site() -> Fleet {
 }
 
 /// All nodes are full, for as long as this is kept.
-fn fill(fleet: &Fleet, round: usize) -> Vec<Held<'_>> {
+pub fn fill(fleet: &Fleet, round: usize) -> Vec<Held<'_>> {
     // A name that has been let go is let go for good.
     let name: &str = Box::leak(format!("round{round}").into_boxed_str());
     let nodes = fleet.nodes().iter();
@@ -56,7 +61,7 @@ fn fill(fleet: &Fleet, round: usize) -> Vec<Held<'_>> {
 }
 
 /// Sold by the nodes in turn.
-fn buy(fleet: &Fleet, tickets: usize) -> Vec<Ticket> {
+pub fn buy(fleet: &Fleet, tickets: usize) -> Vec<Ticket> {
     let sellers = fleet.nodes().iter().cycle().take(tickets);
     let refusals = sellers.map(|node| node.get("/cgi-bin/app"));
     refusals.map(|refusal| Ticket::of(&refusal)).collect()
@@ -64,7 +69,7 @@ fn buy(fleet: &Fleet, tickets: usize) -> Vec<Ticket> {
 
 /// What a presentation came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
+pub enum Fate {
     Served,
     /// Told that it is used.
     Used,
@@ -75,7 +80,7 @@ enum Fate {
     Other,
 }
 
-fn fate(ticket: &Ticket, mut stream: &TcpStream) -> Fate {
+pub fn fate(ticket: &Ticket, mut stream: &TcpStream) -> Fate {
     let Ok(bytes) = read_answer(&mut stream) else {
         return Fate::CutOff;
     };
@@ -107,7 +112,7 @@ fn send(mut stream: &TcpStream, ticket: &Ticket) {
 }
 
 /// Sends the ticket to all nodes, another one first each time; returns the connections.
-fn present(fleet: &Fleet, ticket: &Ticket, first: usize) -> Vec<TcpStream> {
+pub fn present(fleet: &Fleet, ticket: &Ticket, first: usize) -> Vec<TcpStream> {
     let order = (0..fleet.size()).map(|n| fleet.node((first + n) % fleet.size()));
     let streams: Vec<TcpStream> = order.map(Httpd::connect).collect();
     for stream in &streams {
@@ -123,7 +128,7 @@ fn waiting(fleet: &Fleet) -> usize {
 
 #[test]
 fn a_ticket_presented_to_all_nodes_at_once_is_let_in_by_one() {
-    let fleet = site();
+    let fleet = site("4s", "30s");
     let (rounds, size) = if long() { (25, 40) } else { (2, 20) };
     let mut used = Vec::new();
     for round in 0..rounds {
@@ -181,7 +186,7 @@ fn a_ticket_presented_to_all_nodes_at_once_is_let_in_by_one() {
 
 #[test]
 fn a_child_that_dies_gives_back_the_tickets_that_waited_there() {
-    let mut fleet = site();
+    let mut fleet = site("4s", "30s");
     fleet.expect_log("exit signal Killed", "we kill a child");
     let held = fill(&fleet, 0);
     let tickets = buy(&fleet, 12);
