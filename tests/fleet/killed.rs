@@ -133,8 +133,8 @@ fn a_ticket_is_good_once_while_children_are_killed() {
     let (mut longest, mut kills, mut cut_off) = (Duration::ZERO, 0, 0);
     let held = fill(&fleet, rounds);
     let all = buy(&fleet, rounds * size);
-    all.iter().for_each(Ticket::until_prime);
     held.into_iter().for_each(|held| drop(held.release()));
+    all.iter().for_each(Ticket::until_prime);
     for (round, tickets) in all.chunks(size).enumerate() {
         fleet.nodes().iter().for_each(Httpd::until_idle);
         let held = fill(&fleet, round);
