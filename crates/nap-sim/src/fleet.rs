@@ -35,7 +35,7 @@ use nap_core::nap::ticket::Ticket;
 use nap_core::room::access;
 use nap_core::room::gate_agent::PAUSE;
 use nap_rng::Rng;
-use node::Node;
+use node::{Application, Node};
 use oracle::{Life, Oracle};
 use setup::{Balancer, Fault, FleetSetup};
 use store::Store;
@@ -187,6 +187,8 @@ pub struct Fleet {
     delays: Rng,
     balance: Rng,
     nodes: Vec<Node>,
+    /// Of each node, or one of all.
+    applications: Vec<Application>,
     lives: Vec<u64>,
     cut: Vec<bool>,
     store: Store,
@@ -234,6 +236,9 @@ impl Fleet {
             cut: vec![false; n],
             last: vec![[Micros::ZERO; 2]; n],
             nodes,
+            applications: (0..n)
+                .map(|_| Application::new(&setup, BEGINNING))
+                .collect(),
             store,
             messages: HashMap::new(),
             sent: 0,
@@ -372,8 +377,8 @@ impl Fleet {
             return false;
         };
         self.now = at.max(self.now);
-        if let Happens::Done(node, reckoned) = event
-            && reckoned != self.nodes[node].reckoned
+        if let Happens::Done(application, reckoned) = event
+            && reckoned != self.applications[application].reckoned
         {
             return true;
         }
@@ -396,13 +401,7 @@ impl Fleet {
             Happens::Cheat(client) => self.cheats(client),
             Happens::Look(id) => self.looks(id),
             Happens::GiveUp(id) => self.gives_up(id),
-            Happens::Done(node, _) => {
-                while let Some(id) = self.nodes[node].server.done(self.now) {
-                    self.finishes(id);
-                }
-                self.reckon(node);
-                self.takes_up(node);
-            }
+            Happens::Done(application, _) => self.are_done(application),
             Happens::TakesUp(node, life) if self.lives_on(node, life) => self.takes_up(node),
             Happens::Tick(node, life) if self.lives_on(node, life) => {
                 let inside = self.nodes[node].inside(self.now);
@@ -608,6 +607,9 @@ impl Fleet {
                     let ahead = clocks.below(2 * apart) as i64 - apart as i64;
                     self.nodes[at] =
                         Node::new(&self.setup, number, ahead, self.lives[at], self.now);
+                    if !self.setup.one_application {
+                        self.applications[at] = Application::new(&self.setup, self.now);
+                    }
                     self.begins(at);
                 }
             }

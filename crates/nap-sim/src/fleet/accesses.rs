@@ -242,7 +242,8 @@ impl Fleet {
         }
         let work_s = self.setup.service.draw(&mut self.work);
         let node = access.node;
-        self.nodes[node].server.begin(id, work_s, self.now);
+        let behind = self.behind(node);
+        self.applications[behind].server.begin(id, work_s, self.now);
         self.accesses.insert(id, access);
         self.reckon(node);
     }
@@ -305,7 +306,30 @@ impl Fleet {
         }
     }
 
-    pub(super) fn finishes(&mut self, id: u32) {
+    /// Which application is behind a node: an index.
+    fn behind(&self, node: usize) -> usize {
+        match self.setup.one_application {
+            true => 0,
+            false => node,
+        }
+    }
+
+    /// Jobs of this application are done.
+    pub(super) fn are_done(&mut self, application: usize) {
+        let mut freed = vec![application];
+        while let Some(id) = self.applications[application].server.done(self.now) {
+            freed.extend(self.accesses.get(&id).map(|access| access.node));
+            self.finishes(id);
+        }
+        freed.sort_unstable();
+        freed.dedup();
+        self.reckon(application);
+        for node in freed {
+            self.takes_up(node);
+        }
+    }
+
+    fn finishes(&mut self, id: u32) {
         let Some(mut access) = self.accesses.remove(&id) else {
             return;
         };
@@ -332,7 +356,8 @@ impl Fleet {
                 if access.waits() {
                     self.left_unused(&access);
                 }
-                self.nodes[node].server.abort(id, self.now);
+                let behind = self.behind(node);
+                self.applications[behind].server.abort(id, self.now);
                 self.cut_off(id, &access.request);
             }
         }
@@ -442,11 +467,12 @@ impl Fleet {
     }
 
     pub(super) fn reckon(&mut self, node: usize) {
-        let one = &mut self.nodes[node];
+        let behind = self.behind(node);
+        let one = &mut self.applications[behind];
         one.reckoned += 1;
         if let Some(at) = one.server.next_done() {
             let reckoned = one.reckoned;
-            self.events.at(at, Happens::Done(node, reckoned));
+            self.events.at(at, Happens::Done(behind, reckoned));
         }
     }
 

@@ -260,7 +260,7 @@ pub fn random(seed: u64, most_nodes: u8) -> FleetSetup {
     };
     let shared = (family == Family::Shared).then(|| (c * u32::from(nodes)).max(2));
     let troubled = family == Family::Adversary || rng.chance(0.7);
-    FleetSetup {
+    let mut setup = FleetSetup {
         seed,
         nodes,
         terms,
@@ -285,7 +285,11 @@ pub fn random(seed: u64, most_nodes: u8) -> FleetSetup {
             false => Vec::new(),
         },
         flaw: None,
-    }
+        one_application: false,
+    };
+    // Drawn at last: the other worlds are what they were.
+    setup.one_application = family == Family::Shared && rng.chance(0.5);
+    setup
 }
 
 /// A value between the two; small numbers are as likely as large ones.

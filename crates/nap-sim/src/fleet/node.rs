@@ -1,4 +1,5 @@
-//! [`Node`]: one httpd of a fleet: its room, its application, its children, and its clock.
+//! [`Node`]: one httpd of a fleet: its room, its children, and its clock; and [`Application`], which is each node's own, or
+//! one behind all nodes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,14 +17,37 @@ use nap_core::nap::ticket::Ticket;
 /// Tickets of others at a node, as `NapTables` has them if nobody says otherwise.
 const GUESTS: u64 = 16 << 10;
 
+/// What runs behind the nodes.
+#[derive(Debug)]
+pub struct Application {
+    /// Its processors, and what runs there.
+    pub server: Server,
+    /// Calculations of when the next job is done.
+    pub reckoned: u64,
+}
+
+impl Application {
+    /// An idle one, of one node or of all.
+    pub fn new(setup: &FleetSetup, now: Micros) -> Application {
+        let nodes = match setup.one_application {
+            true => f64::from(setup.nodes),
+            false => 1.0,
+        };
+        let mut server = Server::new(setup.cores * nodes);
+        server.sleep(now);
+        Application {
+            server,
+            reckoned: 0,
+        }
+    }
+}
+
 /// A node.
 pub struct Node {
     /// Its number in the fleet, 1 ..= 255.
     pub number: u8,
     /// The room.
     pub state: State,
-    /// The application.
-    pub server: Server,
     /// Its agent.
     pub agent: Agent,
     /// Its clock is so far ahead of the store's, microseconds.
@@ -39,8 +63,6 @@ pub struct Node {
     pub backlog: std::collections::VecDeque<super::Request>,
     /// and when the next one of them may be.
     pub takes_up_from: Micros,
-    /// Calculations of when the next job is done.
-    pub reckoned: u64,
 }
 
 impl Node {
@@ -76,12 +98,9 @@ impl Node {
         stake.spare = u32::from(setup.spare);
         stake.share_ppm = in_ppm(1.0 / f64::from(setup.nodes));
         let children = (0..pools).filter_map(|_| state.child_starts()).collect();
-        let mut server = Server::new(setup.cores);
-        server.sleep(now);
         Node {
             number,
             state,
-            server,
             agent: Agent::new(ahead),
             ahead,
             lives: true,
@@ -90,7 +109,6 @@ impl Node {
             children,
             backlog: std::collections::VecDeque::new(),
             takes_up_from: now,
-            reckoned: 0,
         }
     }
 

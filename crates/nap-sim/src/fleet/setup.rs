@@ -102,6 +102,8 @@ pub struct FleetSetup {
     pub spare: bool,
     /// Tickets are sold from leases of the fleet's slots.
     pub leased: bool,
+    /// All nodes have one application behind them, whose processors are theirs together.
+    pub one_application: bool,
     /// c of the whole fleet, in place of each node's own.
     pub shared: Option<u32>,
     /// After this long a silent node has no rights.

@@ -161,6 +161,7 @@ fn crowd_of(nodes: u8, options: &ScaleOptions) -> FleetSetup {
         spare: true,
         leased: true,
         shared: None,
+        one_application: false,
         forget: Micros::from_secs(30),
         faults: Vec::new(),
         flaw: None,
