@@ -137,6 +137,54 @@ unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
 
+/// Where the sections of a segment lie, for who looks for several of them.
+#[derive(Clone, Copy)]
+struct Sections {
+    base: *mut u8,
+    sections: &'static [Section; SECTIONS],
+}
+
+impl Sections {
+    #[inline]
+    fn section(&self, kind: Kind, entry: usize) -> Option<Section> {
+        let section = self.sections[kind as usize];
+        (section.entry as usize == entry).then_some(section)
+    }
+
+    /// A section of atomics, shared by all.
+    #[inline]
+    fn atomics<T: Shared + Sync>(&self, kind: Kind) -> &'static [T] {
+        let Some(section) = self.section(kind, size_of::<T>()) else {
+            return &[];
+        };
+        // SAFETY: check() has seen offset and length inside the mapping, which is never unmapped;
+        // offsets are multiples of 64; T is Shared (any bytes are a T) and these kinds hold
+        // atomics only, so shared access from everywhere is sound.
+        unsafe {
+            let start = self.base.add(section.offset as usize).cast::<T>();
+            std::slice::from_raw_parts(start, section.count as usize)
+        }
+    }
+
+    /// A section under the lock.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "exclusive by the lock, whose guard is the argument"
+    )]
+    #[inline]
+    fn locked<'h, T: Shared>(&self, kind: Kind, _held: &'h LockHeld<'_>) -> &'h mut [T] {
+        let Some(section) = self.section(kind, size_of::<T>()) else {
+            return &mut [];
+        };
+        // SAFETY: bounds, alignment and validity as in atomics(); the caller holds the lock, which
+        // every process takes before it touches these kinds, and takes each kind once a guard.
+        unsafe {
+            let start = self.base.add(section.offset as usize).cast::<T>();
+            std::slice::from_raw_parts_mut(start, section.count as usize)
+        }
+    }
+}
+
 /// Why a segment could not be made or read.
 #[derive(Debug)]
 pub enum SegmentError {
@@ -184,51 +232,27 @@ impl Segment {
         unsafe { &*self.base.cast::<Head>() }
     }
 
-    /// After check() or format().
+    /// Where its sections lie, after check() or format().
     #[inline]
-    fn section(&self, kind: Kind, entry: usize) -> Option<Section> {
-        let all = self.sections.get_or_init(
+    fn sections(&self) -> Sections {
+        let sections = self.sections.get_or_init(
             #[cold]
             || by_kind(self.head().directory()),
         );
-        let section = all[kind as usize];
-        (section.entry as usize == entry).then_some(section)
+        Sections {
+            base: self.base,
+            sections,
+        }
     }
 
     /// A section of atomics, shared by all.
     fn atomics<T: Shared + Sync>(&self, kind: Kind) -> &'static [T] {
-        let Some(section) = self.section(kind, size_of::<T>()) else {
-            return &[];
-        };
-        // SAFETY: check() has seen offset and length inside the mapping, which is never unmapped;
-        // offsets are multiples of 64; T is Shared (any bytes are a T) and these kinds hold
-        // atomics only, so shared access from everywhere is sound.
-        unsafe {
-            let start = self.base.add(section.offset as usize).cast::<T>();
-            std::slice::from_raw_parts(start, section.count as usize)
-        }
-    }
-
-    /// A section under the lock.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "exclusive by the lock, whose guard is the argument"
-    )]
-    fn locked_section<'h, T: Shared>(&self, kind: Kind, _held: &'h LockHeld<'_>) -> &'h mut [T] {
-        let Some(section) = self.section(kind, size_of::<T>()) else {
-            return &mut [];
-        };
-        // SAFETY: bounds, alignment and validity as in atomics(); the caller holds the lock, which
-        // every process takes before it touches these kinds, and takes each kind once a guard.
-        unsafe {
-            let start = self.base.add(section.offset as usize).cast::<T>();
-            std::slice::from_raw_parts_mut(start, section.count as usize)
-        }
+        self.sections().atomics(kind)
     }
 
     /// Where a section lies, and its number of entries. The caller knows what may be done there.
     pub(super) fn region<T>(&self, kind: Kind) -> Option<(*mut T, usize)> {
-        let section = self.section(kind, size_of::<T>())?;
+        let section = self.sections().section(kind, size_of::<T>())?;
         // SAFETY: check() has seen the offset inside the mapping.
         let start = unsafe { self.base.add(section.offset as usize) };
         Some((start.cast(), section.count as usize))
@@ -243,7 +267,7 @@ impl Segment {
     }
 
     fn count<T>(&self, kind: Kind) -> u32 {
-        let section = self.section(kind, size_of::<T>());
+        let section = self.sections().section(kind, size_of::<T>());
         section.map_or(0, |section| section.count)
     }
 
@@ -474,13 +498,15 @@ impl Segment {
     pub fn locked<R>(&self, act: impl FnOnce(&mut Tables<'_>) -> R) -> Option<R> {
         let mut wakes = Wakes::default();
         let result = self.held(|held| {
-            let mut tables = self.tables(held, &mut wakes)?;
+            // By reference: they are large.
+            let mut tables = self.tables(held, &mut wakes);
+            let tables = tables.as_mut()?;
             if self.tick_is_due(tables.now) {
                 let since = Micros(self.head().seen.swap(tables.now.0, Relaxed));
                 tables.tick_since(since);
             }
             tables.pace_if_due();
-            Some(act(&mut tables))
+            Some(act(tables))
         });
         self.wake(&wakes);
         result
@@ -490,19 +516,20 @@ impl Segment {
     /// no more.
     pub fn locked_sessions<R>(&self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
         self.held(|held| {
+            let all = self.sections();
             Some(act(&mut Membership {
-                starts: self.locked_section(Kind::Starts, held),
+                starts: all.locked(Kind::Starts, held),
                 sessions: Sessions {
-                    sets: self.locked_section(Kind::Sessions, held),
+                    sets: all.locked(Kind::Sessions, held),
                 },
-                children: self.atomics(Kind::Children),
+                children: all.atomics(Kind::Children),
             }))
         })
     }
 
     /// The same for the nodes of the fleet, each at its number; none in a segment from before there were any.
     pub fn locked_fleet<R>(&self, act: impl FnOnce(&mut [Member]) -> R) -> Option<R> {
-        self.held(|held| Some(act(self.locked_section(Kind::Members, held))))
+        self.held(|held| Some(act(self.sections().locked(Kind::Members, held))))
     }
 
     /// Acts under the lock on whole tables: mended if its last owner died holding it, and if `act` panics.
@@ -538,30 +565,30 @@ impl Segment {
     }
 
     fn tables<'h>(&self, held: &'h LockHeld<'_>, wakes: &'h mut Wakes) -> Option<Tables<'h>> {
-        let head = self.head();
+        let (head, all) = (self.head(), self.sections());
         Some(Tables {
-            rooms: self.locked_section(Kind::Rooms, held),
-            gates: self.locked_section(Kind::Gates, held),
-            permits: self.atomics(Kind::Permits),
-            pages: self.locked_section(Kind::Pages, held),
-            pacing: self.locked_section(Kind::Pacing, held),
-            pacer: self.locked_section(Kind::Pacer, held).first_mut(),
+            rooms: all.locked(Kind::Rooms, held),
+            gates: all.locked(Kind::Gates, held),
+            permits: all.atomics(Kind::Permits),
+            pages: all.locked(Kind::Pages, held),
+            pacing: all.locked(Kind::Pacing, held),
+            pacer: all.locked(Kind::Pacer, held).first_mut(),
             places: Places {
-                head: self.locked_section(Kind::PlacesHead, held).first_mut()?,
-                entries: self.locked_section::<Place>(Kind::Places, held),
-                wakes: self.atomics(Kind::Wakes),
+                head: all.locked(Kind::PlacesHead, held).first_mut()?,
+                entries: all.locked::<Place>(Kind::Places, held),
+                wakes: all.atomics(Kind::Wakes),
             },
-            recent: self.atomics(Kind::Recent),
-            starts: self.locked_section(Kind::Starts, held),
+            recent: all.atomics(Kind::Recent),
+            starts: all.locked(Kind::Starts, held),
             sessions: Sessions {
-                sets: self.locked_section(Kind::Sessions, held),
+                sets: all.locked(Kind::Sessions, held),
             },
-            controls: self.atomics(Kind::Controls),
-            stakes: self.locked_section(Kind::Stakes, held),
-            guests: self.locked_section(Kind::Guests, held),
-            history: self.locked_section(Kind::History, held).first_mut()?,
-            clients: self.locked_section(Kind::Clients, held).first_mut()?,
-            children: self.atomics(Kind::Children),
+            controls: all.atomics(Kind::Controls),
+            stakes: all.locked(Kind::Stakes, held),
+            guests: all.locked(Kind::Guests, held),
+            history: all.locked(Kind::History, held).first_mut()?,
+            clients: all.locked(Kind::Clients, held).first_mut()?,
+            children: all.atomics(Kind::Children),
             workers: self.workers(),
             epoch: head.epoch,
             node: head.node.load(Relaxed) as u8,
