@@ -23,6 +23,7 @@ use nap_core::micros::Micros;
 use nap_core::nap::work::kind_of;
 use nap_core::room::Tables;
 use nap_core::room::access::{Access, AccessState, House, Look, Waiting, flag};
+use nap_core::room::arrival::Arrival;
 use nap_core::room::children::Child;
 use nap_core::room::owner::Owner;
 use nap_core::room::permits::Permits;
@@ -258,24 +259,48 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
         let (keys, starts) = (keys.all(), here.a.has(flag::STARTS));
         let asks = Asks { keys, starts };
         arrival.patient = here.setup.node.is_some();
-        let (mut until, mut asks_until) = (None, None);
+        let leases = match arrival.patient {
+            true => here.process.segment.leases(),
+            false => 0,
+        };
+        let mut awaited = Awaited {
+            leases,
+            ..Awaited::default()
+        };
         loop {
-            let leases = here.process.segment.leases();
-            let (verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
-            // It asks about each ticket that may let it in, and waits for another one: once each.
-            match verdict? {
-                Verdict::Ask(Some(name)) => {
-                    let told = ask_store(&here, &name, &mut asks_until);
-                    arrival.told = Some((name, told));
-                }
-                Verdict::Ask(None) => {
-                    arrival.patient = wait_for_lease(&here, leases, &mut until);
-                }
+            match here.a.enter(&mut here.at, asks, &mut arrival).0? {
+                Verdict::Ask(name) => awaited.wait(&here, &mut arrival, name),
                 verdict => return Some(told(&verdict)),
             }
-            arrival.again = true;
         }
     })
+}
+
+/// What an access waits for before it enters again: it asks about each ticket that may let it in, and waits for another
+/// one. Once each.
+#[derive(Default)]
+struct Awaited {
+    /// More leases than there were before it entered,
+    leases: u32,
+    /// until then at most.
+    lease_until: Option<Micros>,
+    /// Until when it asks, about however many tickets.
+    asks_until: Option<Micros>,
+}
+
+impl Awaited {
+    #[cold]
+    fn wait(&mut self, here: &Here<'_>, arrival: &mut Arrival<'_>, name: Option<Name>) {
+        match name {
+            Some(name) => {
+                let told = ask_store(here, &name, &mut self.asks_until);
+                arrival.told = Some((name, told));
+            }
+            None => arrival.patient = wait_for_lease(here, self.leases, &mut self.lease_until),
+        }
+        arrival.again = true;
+        self.leases = here.process.segment.leases();
+    }
 }
 
 /// How long a request waits for the store, as `NapStore` allows.
@@ -283,9 +308,7 @@ fn patience(here: &Here<'_>) -> Duration {
     Duration::from_millis(here.setup.store.timeout_ms().into())
 }
 
-/// Whether the ticket is still good, says the store of the fleet. `until`: an access waits for it till then, about however
-/// many tickets it asks.
-#[cold]
+/// Whether the ticket is still good, says the store of the fleet. `until`: an access waits for it till then.
 fn ask_store(here: &Here<'_>, name: &Name, until: &mut Option<Micros>) -> Told {
     let child = here.alive.life().child;
     let segment = &here.process.segment;
@@ -296,7 +319,6 @@ fn ask_store(here: &Here<'_>, name: &Name, until: &mut Option<Micros>) -> Told {
 }
 
 /// Waits until there are more places to sell than were leased before. False: none come in time; `until` is when that is.
-#[cold]
 fn wait_for_lease(here: &Here<'_>, leases: u32, until: &mut Option<Micros>) -> bool {
     let segment = &here.process.segment;
     let patience = Micros(patience(here).as_micros() as u64);

@@ -59,14 +59,26 @@ impl Setup {
     /// Reads a ticket; what is written there is in fleet time.
     pub fn open(&self, text: &[u8]) -> Result<Ticket, Forged> {
         let ticket = Ticket::open(text, &self.keys)?;
-        Ok(ticket.moved(self.offset().saturating_neg()))
+        Ok(match self.offset() {
+            0 => ticket,
+            offset => ticket.moved(offset.saturating_neg()),
+        })
     }
 
     /// Writes a ticket; empty: there is no key.
     pub fn seal(&self, ticket: &Ticket) -> String {
-        let key = self.keys.signing();
-        key.map(|key| ticket.moved(self.offset()).seal(key))
-            .unwrap_or_default()
+        let Some(key) = self.keys.signing() else {
+            return String::new();
+        };
+        let moved;
+        let ticket = match self.offset() {
+            0 => ticket,
+            offset => {
+                moved = ticket.moved(offset);
+                &moved
+            }
+        };
+        ticket.seal(key)
     }
 
     /// Fleet time minus inside time, microseconds.

@@ -119,9 +119,8 @@ impl Room {
         let mut arrival = house::arrival(owner, tickets);
         arrival.told = told;
         self.at_gate(|view| {
-            view.told = told;
             let verdict = view.enter(&arrival);
-            view.note_unused(&verdict);
+            view.note_unused(&verdict, &arrival);
             verdict
         })
     }

@@ -45,7 +45,6 @@ use super::recent::{Answer, How, Recent};
 use super::starts::Starts;
 use super::terms::{Terms, how};
 use super::wakes::Wakes;
-use crate::fleet::guests::{Name, Told};
 use crate::fleet::stake::Abroad;
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
@@ -206,8 +205,6 @@ pub struct GateView<'a> {
     pub wakes: &'a mut Wakes,
     /// What it knows of its fleet; none: it is in no fleet.
     pub abroad: Option<Abroad<'a>>,
-    /// What the store has said of a ticket that the access brought.
-    pub told: Option<(Name, Told)>,
     /// The ticket this operation has redeemed.
     pub redeemed: Option<Ticket>,
 }

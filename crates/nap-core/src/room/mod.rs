@@ -231,7 +231,6 @@ impl Tables<'_> {
             now: self.now,
             wakes: &mut *self.wakes,
             abroad,
-            told: None,
             redeemed: None,
         })
     }

@@ -16,8 +16,10 @@ fn of_two(terms: Terms) -> Story {
 /// The holder comes with a ticket that nobody has used, as far as the store knows.
 fn presents(story: &mut Story, visitor: u32, ticket: Ticket, parking: Parking) -> Verdict {
     story.ask(visitor, &[ticket], parking, |view, arrival| {
-        view.told = Some((Name::of(&ticket), Told::Mine));
-        view.enter(arrival)
+        view.enter(&Arrival {
+            told: Some((Name::of(&ticket), Told::Mine)),
+            ..arrival.clone()
+        })
     })
 }
 

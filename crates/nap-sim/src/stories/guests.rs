@@ -53,9 +53,12 @@ fn asks(
     let (mut told, mut asked) = (None, Vec::new());
     loop {
         let verdict = story.ask(20, tickets, Parking::Anybody, |view, arrival| {
-            view.told = told;
-            let verdict = view.enter(arrival);
-            view.note_unused(&verdict);
+            let arrival = Arrival {
+                told,
+                ..arrival.clone()
+            };
+            let verdict = view.enter(&arrival);
+            view.note_unused(&verdict, &arrival);
             verdict
         });
         let Verdict::Ask(Some(name)) = verdict else {
@@ -225,8 +228,11 @@ fn a_ticket_that_waits_elsewhere_is_not_used_here_by_who_finds_room() {
     let (mut story, tickets) = story(16);
     let enters = |story: &mut Story, told| {
         story.ask(20, &tickets[..1], Parking::Anybody, |view, arrival| {
-            view.told = told;
-            (view.enter(arrival), view.redeemed)
+            let arrival = Arrival {
+                told,
+                ..arrival.clone()
+            };
+            (view.enter(&arrival), view.redeemed)
         })
     };
     let (verdict, _) = enters(&mut story, None);

@@ -116,9 +116,8 @@ impl Access {
                     if let Some(outside) = outside {
                         view.note_outside(outside);
                     }
-                    view.told = arrival.told;
                     let verdict = view.enter(arrival);
-                    view.note_unused(&verdict);
+                    view.note_unused(&verdict, arrival);
                     (Some(verdict), view.redeemed.take())
                 }
             };

@@ -9,11 +9,10 @@ use super::{Gate, GateView};
 use crate::fleet::guests::{Name, Told, Use, gate_number};
 use crate::fleet::notes::Event;
 use crate::fleet::share;
-use crate::fleet::stake::Stake;
 use crate::micros::Micros;
 use crate::nap::ledger::{claimed, window_of};
 use crate::nap::slot::grace_of;
-use crate::nap::slots::{self, SlotTerms};
+use crate::nap::slots::{self, Booking, SlotTerms};
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::nap::whole;
@@ -183,15 +182,16 @@ impl GateView<'_> {
         }
     }
 
-    /// This place of a slot was sold.
-    pub(super) fn note_sold(&mut self, (slot, index): (u32, u32), window: (Micros, Micros)) {
-        if self.abroad.is_some() {
+    /// This place of a slot was sold, as a ticket with this serial.
+    pub(super) fn note_sold(&mut self, booking: &Booking, serial: u32, window: (Micros, Micros)) {
+        if let Some(abroad) = &mut self.abroad {
+            abroad.stake.serials.sold(booking.position, serial);
             let name = Name {
                 epoch: self.epoch,
                 node: self.node,
                 gate: self.gate.number(),
-                slot,
-                index,
+                slot: booking.seq,
+                index: booking.index,
             };
             self.tell(&name, Event::Sold, Some(window));
         }
@@ -276,8 +276,8 @@ impl GateView<'_> {
     }
 
     /// What the store has said counts from now on.
-    pub(super) fn heed(&mut self) {
-        let Some((name, Told::Used)) = self.told else {
+    pub(super) fn heed(&mut self, arrival: &Arrival<'_>) {
+        let Some((name, Told::Used)) = arrival.told else {
             return;
         };
         if name.epoch == self.epoch {
@@ -299,7 +299,7 @@ impl GateView<'_> {
         self.abroad.as_ref()?;
         let ticket = ticket.filter(|_| matches!(standing, Standing::Prime | Standing::Tail))?;
         let name = Name::of(&ticket);
-        let told = self.told.filter(|(told, _)| *told == name);
+        let told = arrival.told.filter(|(told, _)| *told == name);
         match told.map(|(_, told)| told) {
             None => Some(Verdict::Ask(Some(name))),
             Some(Told::Waits) => {
@@ -316,9 +316,8 @@ impl GateView<'_> {
     }
 
     /// The store has said that an access waits with this ticket at another node.
-    pub(super) fn waits_elsewhere(&self, ticket: &Ticket) -> bool {
-        self.told
-            .is_some_and(|(name, told)| told == Told::Waits && name == Name::of(ticket))
+    pub(super) fn waits_elsewhere(ticket: &Ticket, arrival: &Arrival<'_>) -> bool {
+        (arrival.told).is_some_and(|(name, told)| told == Told::Waits && name == Name::of(ticket))
     }
 
     /// No place is left for a holder: the newest newcomer who waits gives way. False: none does.
@@ -339,8 +338,8 @@ impl GateView<'_> {
     }
 
     /// The store has given a ticket to this node, and the access does not use it.
-    pub fn note_unused(&mut self, verdict: &Verdict) {
-        let Some((name, Told::Mine)) = self.told else {
+    pub fn note_unused(&mut self, verdict: &Verdict, arrival: &Arrival<'_>) {
+        let Some((name, Told::Mine)) = arrival.told else {
             return;
         };
         let used = match &self.redeemed {
@@ -471,28 +470,25 @@ impl Gate {
             borne => depth.min(borne.saturating_add(borne / 9)),
         }
     }
+}
 
-    /// The terms of a slot in a fleet: no more tickets than the ledger has windows for. `leased`: no slot opens by itself.
-    pub(super) fn issue_abroad(
-        &self,
-        issue: SlotTerms,
-        depth: u32,
-        stake: &Stake,
-        leased: bool,
-    ) -> SlotTerms {
+impl SlotTerms {
+    /// The same in a fleet. `leased`: no slot opens by itself. Else no more tickets are sold than there are windows for, of
+    /// which `most` may be open at a time.
+    #[cold]
+    pub(super) fn abroad(&self, leased: bool, most: u32) -> SlotTerms {
         if leased {
             return SlotTerms {
                 capacity: 0,
-                ..issue
+                ..*self
             };
         }
-        let most = stake.sellable_here(self.borne_abroad(depth, stake.nodes, stake.spare != 0));
-        let window = claimed(issue.prime, issue.bound).as_secs_f64();
-        let borne = whole(f64::from(most) * issue.period.as_secs_f64() / window).max(1);
+        let window = claimed(self.prime, self.bound).as_secs_f64();
+        let borne = whole(f64::from(most) * self.period.as_secs_f64() / window).max(1);
         SlotTerms {
-            capacity: issue.capacity.min(borne),
-            issue_limit: issue.issue_limit.min(borne),
-            ..issue
+            capacity: self.capacity.min(borne),
+            issue_limit: self.issue_limit.min(borne),
+            ..*self
         }
     }
 }

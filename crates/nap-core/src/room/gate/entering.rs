@@ -29,7 +29,7 @@ impl GateView<'_> {
         if !arrival.again {
             self.gate.sale_rate.came(self.now);
         }
-        self.heed();
+        self.heed(arrival);
         let (standing, ticket) = self.best_ticket(arrival);
         if let (Standing::Waits(old), Some(ticket)) = (standing, ticket) {
             return match self.take_over(old, ticket, arrival) {
@@ -39,8 +39,9 @@ impl GateView<'_> {
             };
         }
         // Whose ticket waits at another node is a newcomer here: it is used there.
-        let live =
-            ticket.filter(|ticket| standing >= Standing::Early && !self.waits_elsewhere(ticket));
+        let live = ticket.filter(|ticket| {
+            standing >= Standing::Early && !Self::waits_elsewhere(ticket, arrival)
+        });
         if live.is_none() && !arrival.again {
             self.gate.sale_rate.newcomer();
         }

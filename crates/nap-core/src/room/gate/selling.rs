@@ -107,19 +107,20 @@ impl GateView<'_> {
             depth,
             flood,
         };
-        let booking = match self.is_leased() {
-            false => self.book(&wish, issue, false)?,
-            true => match self.book(&wish, issue, true) {
-                Some(booking) => booking,
-                None => {
+        let mut leased = self.is_leased();
+        let booking = loop {
+            match self.book(&wish, &issue, leased) {
+                Some(booking) => break booking,
+                None if leased => {
                     self.is_starved();
                     if arrival.patient {
                         return None;
                     }
                     // It is sold one of this node's own places.
-                    self.book(&wish, issue, false)?
+                    leased = false;
                 }
-            },
+                None => return None,
+            }
         };
         let gate = &mut *self.gate;
         let prime = gate.slots.slot(booking.seq).map(Slot::prime);
@@ -135,8 +136,6 @@ impl GateView<'_> {
         gate.ledger.claim(from, to);
         gate.states.set(booking.position, State::Sold);
         let bound = gate.bound_of(booking.seq);
-        self.note_sold((booking.seq, booking.index), (from, to));
-        let gate = &mut *self.gate;
         if let Some((slot, hash)) = gate.slots.slot(booking.seq).zip(flood) {
             gate.slot_shares.sold(slot, hash, now);
         }
@@ -151,9 +150,7 @@ impl GateView<'_> {
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
         let serial = self.history.next_serial();
-        if let Some(abroad) = &mut self.abroad {
-            abroad.stake.serials.sold(booking.position, serial);
-        }
+        self.note_sold(&booking, serial, (from, to));
         self.clients
             .sold(serial, arrival.client_hash, prime_end, end, now);
         let id = ticket_id(
@@ -202,17 +199,13 @@ impl GateView<'_> {
     }
 
     /// Books a place, of those that were `leased` or of this node's own slots.
-    fn book(&mut self, wish: &Wish, issue: SlotTerms, leased: bool) -> Option<Booking> {
+    fn book(&mut self, wish: &Wish, issue: &SlotTerms, leased: bool) -> Option<Booking> {
         let (now, first, depth) = (self.now, wish.first, wish.depth);
         let gate = &mut *self.gate;
         if !leased {
-            gate.begin_again(now, first, &issue);
+            gate.begin_again(now, first, issue);
         }
         let abroad = self.abroad.as_ref().map(|abroad| &*abroad.stake);
-        let issue = match abroad {
-            Some(stake) => gate.issue_abroad(issue, depth, stake, leased),
-            None => issue,
-        };
         let most = match (wish.sale, abroad) {
             // C has left the room already.
             (_, Some(_)) if leased => depth.min(gate.places_abroad(depth)),
@@ -221,6 +214,14 @@ impl GateView<'_> {
             }
             (Sale::Newcomer, _) => sellable(depth),
             (Sale::Rebooked | Sale::Guard, _) => depth,
+        };
+        let of_fleet;
+        let issue = match abroad {
+            None => issue,
+            Some(_) => {
+                of_fleet = issue.abroad(leased, most);
+                &of_fleet
+            }
         };
         let (ledger, slots, shares) = (&gate.ledger, &mut gate.slots, &gate.slot_shares);
         let has_place = |hash, slot: &Slot| shares.has_place(slot, hash, now);
@@ -238,8 +239,8 @@ impl GateView<'_> {
             }
         };
         match wish.sale {
-            Sale::Newcomer => slots.book_open(now, first, &issue, &mut open, &mut may),
-            _ => slots.rebook(now, first, &issue, &mut may),
+            Sale::Newcomer => slots.book_open(now, first, issue, &mut open, &mut may),
+            _ => slots.rebook(now, first, issue, &mut may),
         }
     }
 
