@@ -22,11 +22,14 @@
 //! - refused: with a ticket, compared with `Redirect 503` with an ErrorDocument of the same size; and the
 //!   same with Debian's modules;
 //! - parking: with the module on event, an admitted access that does not wait, where a waiting access holds
-//!   no worker compared with where it does.
+//!   no worker compared with where it does;
+//! - NapStore: with the module, at the only node of a fleet, compared with a server that is in none: admitted,
+//!   and refused with a ticket.
 //!
 //! `cargo bench --bench instructions -- ROW..` measures the rows whose names contain a given word.
 
-use nap_testkit::{Builder, Httpd, Mpm};
+use nap_testkit::store::Store;
+use nap_testkit::{Builder, Httpd, Mpm, made, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -92,7 +95,7 @@ BrowserMatch "^gvfs" redirect-carefully
 /// has been reached and must not be exceeded.
 type Row = (&'static str, fn() -> [f64; 2], f64, f64);
 
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 16] = [
     ("admitted", || admitted(FILE), 1.015, 1.028),
     (
         "admitted, Debian",
@@ -127,7 +130,15 @@ const ROWS: [Row; 14] = [
     ("refused", refused, 1.10, 1.83),
     ("refused, Debian", refused_by_debian, 1.10, 1.592),
     ("parking", parking, 1.0, 1.0015),
+    ("admitted, NapStore", admitted_in_fleet, 1.0, 1.0005),
+    ("refused, NapStore", refused_in_fleet, 1.01, 1.11),
 ];
+
+/// After this the parent has done the work of a server's first second.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// How long a node may take to find its fleet.
+const JOINING: Duration = Duration::from_secs(60);
 
 fn main() {
     let wanted: Vec<String> = std::env::args()
@@ -257,18 +268,53 @@ fn admitted(base: Base) -> [f64; 2] {
 
 /// Admitted on event, where waiting accesses hold a worker and where they do not.
 fn parking() -> [f64; 2] {
-    let ask = |httpd: &Httpd, requests: u32| {
-        let mut stream = httpd.connect();
-        for n in 0..requests {
-            let answer = exchange_with(&mut stream, FILE.page, &shifted(n));
-            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-        }
-    };
     ["Off", "On"].map(|park| {
         let config = format!("NapPark {park}\n{}", room("NapRunReady 2"));
         let server = || FILE.server(&config)(true).mpm(Mpm::Event).workers(1, 8);
-        per_request(&format!("park-{park}"), true, server, ask)
+        per_request(&format!("park-{park}"), true, server, files)
     })
+}
+
+/// Asks for the page so often.
+fn files(httpd: &Httpd, requests: u32) {
+    let mut stream = httpd.connect();
+    for n in 0..requests {
+        let answer = exchange_with(&mut stream, FILE.page, &shifted(n));
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+}
+
+/// Admitted, in no fleet and in one.
+fn admitted_in_fleet() -> [f64; 2] {
+    FILE.is_scheduled();
+    in_fleet("admitted", &room("NapRunReady 2"), files)
+}
+
+/// The module, in no fleet and as the only node of one.
+fn in_fleet(name: &str, config: &str, ask: impl Fn(&Httpd, u32)) -> [f64; 2] {
+    let store = Store::with(&["--maxmemory-policy", "noeviction"]);
+    let agent = std::fs::read(made::file("release/nap-agent")).expect("it is there");
+    let node = || {
+        let key = "7 00112233445566778899aabbccddeeff\n";
+        let builder = server(true, config).secret("keys", key);
+        builder.config("NapTicketKey {root}/keys")
+    };
+    let joined = |httpd: &Httpd, requests: u32| {
+        wait_until("it has joined its fleet", JOINING, || {
+            httpd.error_log().contains("as web1 (number 1)")
+        });
+        ask(httpd, requests);
+    };
+    let url = store.url();
+    let member = || {
+        let builder = node().program("nap-agent", &agent);
+        let config = format!("NapStore {url} agent={{root}}/nap-agent\nNapNode web1");
+        builder.config(&config)
+    };
+    [
+        per_request(&format!("{name}-store"), false, node, &ask),
+        per_request(&format!("{name}-store"), true, member, joined),
+    ]
 }
 
 /// The same with debts for each client as well.
@@ -400,23 +446,30 @@ fn refused_by_debian() -> [f64; 2] {
     })
 }
 
-fn refused_where(name: &str, also: impl Fn(Builder) -> Builder) -> [f64; 2] {
-    let config = room(
-        // Two waiters keep the room full. They also determine the ledger, which has room for some twenty
-        // tickets; a static Re Access sells as many as a large room's ledger does.
-        "NapRunReady 1\nNapWaitLimit 2\nNapReAccess 1000\nNapWaitMax 2min\nNapTicketPrime 5s\n\
-         NapSlotTickets 1000\nNapTicketsPerClient 100000",
-    );
-    let ask = |path: &'static str| {
-        move |httpd: &Httpd, requests: u32| {
-            // On the server without the module this holds nothing, but it runs there as well.
-            let _held = fill_up(httpd);
-            for _ in 0..requests {
-                let answer = exchange(&mut httpd.connect(), path);
-                assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-            }
+/// Refused with a ticket, in no fleet and in one.
+fn refused_in_fleet() -> [f64; 2] {
+    in_fleet("refused", &room(FULL), refusals("/counter"))
+}
+
+/// Two waiters keep the room full. They also determine the ledger, which has room for some twenty tickets; a
+/// static Re Access sells as many as a large room's ledger does.
+const FULL: &str = "NapRunReady 1\nNapWaitLimit 2\nNapReAccess 1000\nNapWaitMax 2min\nNapTicketPrime 5s\n\
+                    NapSlotTickets 1000\nNapTicketsPerClient 100000";
+
+/// Is refused so often.
+fn refusals(path: &'static str) -> impl Fn(&Httpd, u32) {
+    move |httpd: &Httpd, requests: u32| {
+        // On the server without the module this holds nothing, but it runs there as well.
+        let _held = fill_up(httpd);
+        for _ in 0..requests {
+            let answer = exchange(&mut httpd.connect(), path);
+            assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         }
-    };
+    }
+}
+
+fn refused_where(name: &str, also: impl Fn(Builder) -> Builder) -> [f64; 2] {
+    let config = room(FULL);
     let page = {
         let httpd = also(server(true, &config)).under(&[]).start();
         let _held = fill_up(&httpd);
@@ -434,8 +487,8 @@ fn refused_where(name: &str, also: impl Fn(Builder) -> Builder) -> [f64; 2] {
     let without = || also(server(false, &plain)).file("htdocs/page/busy.html", &busy);
     let with = || also(server(true, &config));
     [
-        per_request(name, false, without, ask("/busy")),
-        per_request(name, true, with, ask("/counter")),
+        per_request(name, false, without, refusals("/busy")),
+        per_request(name, true, with, refusals("/counter")),
     ]
 }
 
@@ -509,6 +562,8 @@ fn per_request(
     let which = if nap { "with" } else { "without" };
     let [few, many] = [FEW, MANY].map(|requests| {
         let mut httpd = server().start();
+        // The first work of each second clears tables: it is the parent's, unless a child is before it.
+        std::thread::sleep(SETTLED);
         ask(&httpd, requests);
         let parent = format!("callgrind.{}", httpd.pid());
         httpd.stop();

@@ -111,9 +111,9 @@ impl Builder {
     }
 
     /// Adds a program under the ServerRoot: `htdocs/index.cgi`.
-    pub fn program(mut self, path: &str, script: &str) -> Self {
+    pub fn program(mut self, path: &str, content: impl AsRef<[u8]>) -> Self {
         self.files
-            .push((path.into(), script.as_bytes().to_vec(), 0o755));
+            .push((path.into(), content.as_ref().to_vec(), 0o755));
         self
     }
 
