@@ -132,11 +132,19 @@ pub(super) fn carried(here: &Here<'_>, q: Request<'_>) -> Carried {
 }
 
 /// How long it had been in the kernel when a worker took it up, or its body was read: asked only where that
-/// makes it be in time.
+/// makes it be in time, or, in a fleet, is part of the bound within which a ticket is kept.
 fn waited(here: &Here<'_>, q: Request<'_>, carried: &Carried) -> Micros {
     let now = || here.process.segment.now();
-    let is_late = |ticket: &Ticket| (ticket.prime_end..ticket.end).contains(&now());
-    match carried.tickets.iter().any(is_late) {
+    let in_fleet = here.setup.node.is_some();
+    let counts = |ticket: &Ticket| {
+        let from = if in_fleet {
+            ticket.start
+        } else {
+            ticket.prime_end
+        };
+        (from..ticket.end).contains(&now())
+    };
+    match carried.tickets.iter().any(counts) {
         true => here.process.host.received(q.r).max(Micros(q.body_us)),
         false => Micros::ZERO,
     }

@@ -205,6 +205,55 @@ fn a_ticket_that_was_used_is_nobodys_though_an_access_waited_with_it_at_a_node_t
     assert_eq!(store.redeem(&name, third, gone), Told::Used);
 }
 
+/// X = 10 a second, bound 4 s, thirty holders wait: the next one is served after some three seconds. Where workers are
+/// short the holder is told at once that this is too late; in any case within the bound.
+#[test]
+fn a_holder_who_has_stood_in_the_kernel_has_less_of_the_bound_left() {
+    for (parking, waited_ms, is_put_off) in [
+        (Parking::Sparing, 0, false),
+        (Parking::Sparing, 2000, true),
+        (Parking::Anybody, 2000, false),
+    ] {
+        let (mut story, tickets) = story(16);
+        story.state.at_gate(story.now, learn_the_speed);
+        story.state.terms_mut().wait_limit = AUTO;
+        story.state.at_gate(story.now, |view| view.gate.decided = 1);
+        let comes = |story: &mut Story, n: u32, parking| {
+            let ticket = Ticket {
+                index: 100 + n,
+                id: 1000 + u64::from(n),
+                ..tickets[0]
+            };
+            story.ask(100 + n, &[ticket], parking, |view, arrival| {
+                view.enter(&Arrival {
+                    told: Some((Name::of(&ticket), Told::Mine)),
+                    ..arrival.clone()
+                })
+            })
+        };
+        let mut n = 0;
+        while story.state.gate().queue.len() < 30 {
+            comes(&mut story, n, Parking::Anybody);
+            n += 1;
+            assert!(n < 40, "they wait");
+        }
+        story.waited = Micros::from_millis(waited_ms);
+        let verdict = comes(&mut story, 50, parking);
+        match verdict {
+            Verdict::Wait(seat) => {
+                let place = story.state.places()[seat.place as usize];
+                let left = story.state.terms_mut().bound - story.waited;
+                assert!(!is_put_off && place.deadline <= story.now + left);
+            }
+            Verdict::Refuse(refusal) => {
+                assert!(is_put_off, "{waited_ms}");
+                assert!(matches!(refusal.reason, Reason::Deferred | Reason::SoldOut));
+            }
+            verdict => panic!("{waited_ms}: {verdict:?}"),
+        }
+    }
+}
+
 /// An answer that says nothing.
 fn nothing(at: Micros) -> Answer {
     Answer {
