@@ -115,9 +115,14 @@ impl Room {
 
     /// An access comes with these tickets, and what the store has said of one.
     pub fn comes(&self, tickets: &[Ticket], told: Option<(Name, Told)>) -> Verdict {
+        self.enters(tickets, told, false)
+    }
+
+    fn enters(&self, tickets: &[Ticket], told: Option<(Name, Told)>, patient: bool) -> Verdict {
         let owner = Owner::new(self.life, self.visitors.fetch_add(1, Relaxed));
         let mut arrival = house::arrival(owner, tickets);
         arrival.told = told;
+        arrival.patient = patient;
         self.at_gate(|view| {
             let verdict = view.enter(&arrival);
             view.note_unused(&verdict, &arrival);
@@ -127,9 +132,18 @@ impl Room {
 
     /// Accesses come, and take permit and places, until one is sold a ticket.
     pub fn sells(&self) -> Ticket {
+        self.sells_to(false)
+    }
+
+    /// The same; they wait for a lease, and are sold no own place, which may be at a time that another node has leased.
+    pub fn sells_leased(&self) -> Ticket {
+        self.sells_to(true)
+    }
+
+    fn sells_to(&self, patient: bool) -> Ticket {
         let sold = std::cell::Cell::new(None);
         self.node.wait_for("it sells a ticket", |_| {
-            if let Verdict::Refuse(refusal) = self.comes(&[], None) {
+            if let Verdict::Refuse(refusal) = self.enters(&[], None, patient) {
                 sold.set(refusal.ticket);
             }
             sold.get().is_some()

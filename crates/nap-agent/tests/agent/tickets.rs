@@ -100,7 +100,7 @@ fn both_sell_from_the_same_slots_and_no_place_twice() {
     }
     for n in 0..24 {
         let room = &rooms[n % 2];
-        let ticket = room.sells();
+        let ticket = room.sells_leased();
         let offset = room.node.link().offset.load(Relaxed);
         // A clock may be moved a little meanwhile; places of a slot are further apart.
         let start = ticket.start.0.strict_add_signed(offset) / 100_000;
