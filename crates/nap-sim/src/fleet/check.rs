@@ -1,8 +1,8 @@
 //! Random fleets under the [`Oracle`](super::oracle::Oracle): `nap-sim check --nodes`.
 //!
-//! Four families of worlds take turns. Behind a **sticky** balancer, and with **usual** returns behind any other, no
-//! promise may be broken. The **adversary**'s holders come all at one instant of windows of thirty seconds, behind a balancer
-//! that is not sticky, and a node dies: there it is a matter of chance. Where a limit is **shared** its rights are watched.
+//! Four families of worlds take turns. Behind a **sticky** balancer, with **usual** returns behind any other, and where a
+//! limit is **shared**, no promise may be broken. The **adversary**'s holders come all at one instant of windows of thirty
+//! seconds, behind a balancer that is not sticky, and a node dies: there it is a matter of chance.
 
 use super::setup::{Balancer, Fault, FleetSetup, Returns};
 use super::{Counts, Fleet};
@@ -146,10 +146,7 @@ fn watch(setup: FleetSetup, events: u64, tally: &mut FleetTally) -> Result<u64, 
     let mut fleet = Fleet::new(setup);
     while fleet.happened < events && fleet.step() {}
     fleet.ends();
-    if fleet.oracle.failure.is_none()
-        && matches!(family, Family::Sticky | Family::Usual)
-        && fleet.counts.broken != 0
-    {
+    if fleet.oracle.failure.is_none() && family != Family::Adversary && fleet.counts.broken != 0 {
         fleet.oracle.failure = Some(format!(
             "{} promises broken ({family:?})",
             fleet.counts.broken
