@@ -13,6 +13,14 @@ fn of_two(terms: Terms) -> Story {
     story
 }
 
+/// The same, which sells from leases, and has none.
+fn leasing(terms: Terms) -> Story {
+    let mut story = of_two(terms);
+    story.state.stakes[0].leased = 1;
+    story.state.stakes[0].heard = story.now;
+    story
+}
+
 /// The holder comes with a ticket that nobody has used, as far as the store knows.
 fn presents(story: &mut Story, visitor: u32, ticket: Ticket, parking: Parking) -> Verdict {
     story.ask(visitor, &[ticket], parking, |view, arrival| {
@@ -48,6 +56,52 @@ fn the_last_workers_of_a_fleet_put_holders_off_and_do_not_wait() {
         let counts = story.state.gate().counts;
         assert_eq!((counts.deferred, counts.broken), ((!waits).into(), 0));
     }
+}
+
+/// Nothing is leased before it is known how fast the server is: nobody waits for that. Then a newcomer does.
+#[test]
+fn a_lease_is_waited_for_where_one_can_come() {
+    // Without a law for L there is nothing to be known.
+    for (wait_limit, known) in [(AUTO, false), (fixed(5), true)] {
+        let mut story = leasing(terms(wait_limit));
+        story.runs(1, &[]);
+        let mut comes = |visitor, patient| {
+            story.ask(visitor, &[], Parking::Nobody, |view, arrival| {
+                view.enter(&Arrival {
+                    patient,
+                    ..arrival.clone()
+                })
+            })
+        };
+        let verdict = comes(2, true);
+        assert_eq!(matches!(verdict, Verdict::Ask(None)), known, "{verdict:?}");
+        let Verdict::Refuse(refusal) = comes(3, false) else {
+            panic!("nobody may wait")
+        };
+        assert!(refusal.ticket.is_some(), "an own place");
+    }
+}
+
+#[test]
+fn a_holder_who_is_put_off_waits_for_no_lease() {
+    let mut story = leasing(terms(fixed(5)));
+    story.runs(1, &[]);
+    let ticket = story.ticket(2);
+    story.now = ticket.start;
+    story.state.stakes[0].heard = story.now;
+    let verdict = story.ask(2, &[ticket], Parking::Last, |view, arrival| {
+        view.enter(&Arrival {
+            told: Some((Name::of(&ticket), Told::Mine)),
+            again: true,
+            patient: true,
+            ..arrival.clone()
+        })
+    });
+    let Verdict::Refuse(refusal) = verdict else {
+        panic!("{verdict:?}")
+    };
+    let again = refusal.ticket.map(|again| again.id != ticket.id);
+    assert_eq!((refusal.reason, again), (Reason::Deferred, Some(true)));
 }
 
 /// Workers may be short in a fleet, and then the kernel holds requests: that is part of their bound.

@@ -112,9 +112,12 @@ impl GateView<'_> {
             match self.book(&wish, &issue, leased) {
                 Some(booking) => break booking,
                 None if leased => {
-                    self.is_starved();
-                    if arrival.patient {
-                        return None;
+                    // More places would not help an address that has its share of each slot.
+                    if self.leases() && flood.is_none() {
+                        self.is_starved();
+                        if arrival.patient && sale != Sale::Guard {
+                            return None;
+                        }
                     }
                     // It is sold one of this node's own places.
                     leased = false;
