@@ -91,7 +91,8 @@ pub struct Stake {
     pub starved: u32,
     /// The agent is rung after so many more sales: it has to take more places by then; 0: it need not be.
     pub rings_after: u32,
-    _pad: u32,
+    /// 1: it has heard nothing of its fleet yet.
+    pub awaits: u32,
     /// When the store was heard last, inside time.
     pub heard: Micros,
     /// p of this node.
@@ -122,7 +123,7 @@ impl Stake {
         leased: 0,
         starved: 0,
         rings_after: 0,
-        _pad: 0,
+        awaits: 0,
         heard: Micros::ZERO,
         homing: Homing::EMPTY,
         all: Ahead::EMPTY,
@@ -144,7 +145,7 @@ impl Stake {
     /// It is in no fleet any more, or in none yet.
     pub fn leave(&mut self) {
         (self.nodes, self.leased, self.starved) = (0, 0, 0);
-        self.rings_after = 0;
+        (self.rings_after, self.awaits) = (0, 0);
         self.notes.begin_anew();
     }
 

@@ -355,7 +355,7 @@ impl GateAgent {
         }
         if let Some(abroad) = &mut view.abroad {
             abroad.stake.leased = u32::from(sharing.leased);
-            abroad.stake.heard = view.now;
+            (abroad.stake.heard, abroad.stake.awaits) = (view.now, 0);
         }
         match met {
             Some((epoch, _)) if epoch != answer.epoch => self.tells_everything(view, sharing),

@@ -324,7 +324,10 @@ impl Tables<'_> {
         let gates = self.gates.iter().zip(self.permits).zip(&mut *self.stakes);
         let shared = gates.filter(|((gate, _), _)| gate.kind != 0 && gate.terms.shared != 0);
         for ((gate, permits), stake) in shared.filter(|((_, permits), _)| permits.has_no_right()) {
-            let patience = if stake.nodes == 0 { JOINING } else { UNHEARD };
+            let patience = match (stake.nodes, stake.awaits) {
+                (0, _) | (_, 1..) => JOINING,
+                _ => UNHEARD,
+            };
             if self.now - stake.heard >= patience {
                 permits.set_limit(gate.terms.run_ready / stake.nodes.max(1));
             }
@@ -332,7 +335,7 @@ impl Tables<'_> {
     }
 
     /// This server is a node of a fleet, of which it has not heard yet: tickets of other nodes are good here. A gate of a room
-    /// with sessions is in none, and one whose limit is shared waits for its agent.
+    /// with sessions is in none. One whose limit is shared has no right to let anybody run before it has heard.
     pub fn await_fleet(&mut self) {
         let rooms = &*self.rooms;
         let in_sessions = |gate: &Gate| {
@@ -340,11 +343,10 @@ impl Tables<'_> {
             room.is_none_or(|room| room.session_gate != 0)
         };
         let gates = self.gates.iter().zip(&mut *self.stakes);
-        let waits = gates.filter(|(gate, stake)| {
-            stake.nodes == 0 && gate.kind == PAGE && gate.terms.shared == 0 && !in_sessions(gate)
-        });
+        let waits = gates
+            .filter(|(gate, stake)| stake.nodes == 0 && gate.kind == PAGE && !in_sessions(gate));
         for (_, stake) in waits {
-            (stake.nodes, stake.share_ppm) = (1, WHOLE);
+            (stake.nodes, stake.share_ppm, stake.awaits) = (1, WHOLE, 1);
         }
     }
 

@@ -195,7 +195,7 @@ impl Tables<'_> {
             .filter(|_| terms.shared != 0)
         {
             // It keeps the part that it has.
-            Some(stake) if stake.nodes != 0 => {}
+            Some(stake) if stake.nodes != 0 && stake.awaits == 0 => {}
             // Its agent is about to ask for one.
             Some(stake) => {
                 stake.heard = self.now;
@@ -673,6 +673,8 @@ mod tests {
         };
         let (gate, limit) = enter(&mut boxes, 1);
         assert_eq!(limit, 0, "its agent is about to ask");
+        boxes.tables().await_fleet();
+        assert_eq!(boxes.stakes[gate].nodes, 1, "it knows guests already");
         let later = |boxes: &mut Boxes, seconds| {
             let mut tables = boxes.tables();
             tables.now = NOW + Micros::from_secs(seconds);
@@ -681,7 +683,7 @@ mod tests {
         };
         assert_eq!(later(&mut boxes, 4), 0);
         assert_eq!(later(&mut boxes, 5), 6, "there is no fleet");
-        boxes.stakes[gate].nodes = 3;
+        (boxes.stakes[gate].nodes, boxes.stakes[gate].awaits) = (3, 0);
         boxes.permits[gate].set_rights(4);
         assert_eq!(enter(&mut boxes, 2).1, 4, "a graceful restart keeps it");
         boxes.permits[gate].set_rights(0);
