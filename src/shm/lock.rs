@@ -5,15 +5,27 @@
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
 
-unsafe extern "C" {
-    /// As pthread_mutex_timedlock, which goes by wall time: if that is set the wait ends at once, or much too late. In glibc
-    /// since 2.30; the libc crate does not have it.
-    fn pthread_mutex_clocklock(
-        mutex: *mut libc::pthread_mutex_t,
-        clock: libc::clockid_t,
-        until: *const libc::timespec,
-    ) -> libc::c_int;
+/// pthread_mutex_timedlock goes by wall time: if that is set the wait ends at once, or much too late. pthread_mutex_clocklock
+/// goes by any clock. glibc has it since 2.30, and the libc crate does not know it.
+type ClockLock = unsafe extern "C" fn(
+    *mut libc::pthread_mutex_t,
+    libc::clockid_t,
+    *const libc::timespec,
+) -> libc::c_int;
+
+/// None: this libc is older than that.
+fn clock_lock() -> Option<ClockLock> {
+    static FOUND: OnceLock<Option<ClockLock>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // SAFETY: the name is terminated; what is found under it has this type (pthread_mutex_clocklock(3)), and a pointer
+        // that may be null is an Option of a function.
+        unsafe {
+            let found = libc::dlsym(libc::RTLD_DEFAULT, c"pthread_mutex_clocklock".as_ptr());
+            std::mem::transmute::<*mut libc::c_void, Option<ClockLock>>(found)
+        }
+    })
 }
 
 /// The mutex's memory. All zero until [`Lock::init`].
@@ -91,11 +103,20 @@ impl Lock {
             tv_sec: 0,
             tv_nsec: 0,
         };
+        let found = clock_lock();
+        let clock = match found {
+            Some(_) => libc::CLOCK_MONOTONIC,
+            None => libc::CLOCK_REALTIME,
+        };
+        let mutex = self.mutex.get();
         // SAFETY: `until` is a live timespec for both calls; the mutex was made by init().
         unsafe {
-            libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until);
+            libc::clock_gettime(clock, &raw mut until);
             until.tv_sec += seconds;
-            pthread_mutex_clocklock(self.mutex.get(), libc::CLOCK_MONOTONIC, &raw const until)
+            match found {
+                Some(clock_lock) => clock_lock(mutex, clock, &raw const until),
+                None => libc::pthread_mutex_timedlock(mutex, &raw const until),
+            }
         }
     }
 }
