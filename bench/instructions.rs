@@ -130,7 +130,7 @@ const ROWS: [Row; 16] = [
     ("refused", refused, 1.10, 1.83),
     ("refused, Debian", refused_by_debian, 1.10, 1.592),
     ("parking", parking, 1.0, 1.0015),
-    ("admitted, NapStore", admitted_in_fleet, 1.0, 1.0005),
+    ("admitted, NapStore", admitted_in_fleet, 1.0, 1.0015),
     ("refused, NapStore", refused_in_fleet, 1.01, 1.11),
 ];
 
