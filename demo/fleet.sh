@@ -84,7 +84,7 @@ defaults
   timeout connect 1s
   timeout client 60s
   timeout server 60s
-  option redispatch
+  option redispatch 1
   retry-on conn-failure
 frontend crowd
   bind 127.0.0.1:${port_of[balancer]}

@@ -303,27 +303,23 @@ impl Awaited {
     }
 }
 
-/// How long a request waits for the store, as `NapStore` allows.
-fn patience(here: &Here<'_>) -> Duration {
-    Duration::from_millis(here.setup.store.timeout_ms().into())
+/// Until when a request waits for the store, as `NapStore` allows, from when it was first asked.
+fn until(here: &Here<'_>, until: &mut Option<Micros>) -> Micros {
+    let patience = Micros::from_millis(here.setup.store.timeout_ms().into());
+    *until.get_or_insert_with(|| here.process.segment.now() + patience)
 }
 
-/// Whether the ticket is still good, says the store of the fleet. `until`: an access waits for it till then.
-fn ask_store(here: &Here<'_>, name: &Name, until: &mut Option<Micros>) -> Told {
+/// Whether the ticket is still good, says the store of the fleet.
+fn ask_store(here: &Here<'_>, name: &Name, asks_until: &mut Option<Micros>) -> Told {
     let child = here.alive.life().child;
     let segment = &here.process.segment;
-    let patience = Micros(patience(here).as_micros() as u64);
-    let until = until.get_or_insert_with(|| segment.now() + patience);
-    let left = *until - segment.now();
+    let left = until(here, asks_until) - segment.now();
     segment.ask_store(name, child, Duration::from_micros(left.0))
 }
 
-/// Waits until there are more places to sell than were leased before. False: none come in time; `until` is when that is.
-fn wait_for_lease(here: &Here<'_>, leases: u32, until: &mut Option<Micros>) -> bool {
-    let segment = &here.process.segment;
-    let patience = Micros(patience(here).as_micros() as u64);
-    let until = until.get_or_insert_with(|| segment.now() + patience);
-    segment.wait_for_lease(leases, *until)
+/// Waits until there are more places to sell than were leased before. False: none come in time.
+fn wait_for_lease(here: &Here<'_>, leases: u32, lease_until: &mut Option<Micros>) -> bool {
+    (here.process.segment).wait_for_lease(leases, until(here, lease_until))
 }
 
 unsafe extern "C" fn wait(

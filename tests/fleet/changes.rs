@@ -79,10 +79,10 @@ fn keys_and_bounds_are_changed_at_one_node_after_the_other() {
             bind(fleet, other, own);
         });
         for n in 0..fleet.size() {
-            // What it says of a machine that was slow for a moment is not of these.
-            let differs = attention(&fleet, n);
-            let differs = differs.iter().filter(|line| line.contains("web"));
-            assert_eq!(differs.count(), 0, "{}", name(n));
+            // The machine may have been slow for a moment; nothing else may be said.
+            let mut said = attention(&fleet, n);
+            said.retain(|line| !line.contains(" presented in time were put off, "));
+            assert_eq!(said, [""; 0], "{}", name(n));
         }
         a_key_that_the_others_lack_is_named(&mut fleet);
     });

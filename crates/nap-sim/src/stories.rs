@@ -15,6 +15,8 @@ mod waiting;
 
 use super::house;
 use super::state::State;
+use nap_core::fleet::guests::GuestSet;
+use nap_core::fleet::stake::Stake;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::room::arrival::Arrival;
@@ -79,6 +81,13 @@ impl Story {
             waited: Micros::ZERO,
             stood: Micros::ZERO,
         }
+    }
+
+    /// It is one of two nodes, and remembers guests in so many sets.
+    fn joins_a_fleet(&mut self, sets: usize) {
+        self.state.guests = vec![GuestSet::default(); sets].into();
+        self.state.stakes = Box::new([Stake::EMPTY]);
+        self.state.stakes[0].nodes = 2;
     }
 
     fn pass(&mut self, ms: u64) {

@@ -1,24 +1,27 @@
 //! Fleets: holders whom this node has not promised anything may come, too.
 
 use super::*;
-use nap_core::fleet::guests::{GuestSet, Name, Told};
-use nap_core::fleet::stake::Stake;
+use nap_core::fleet::guests::{Name, Told};
 
-/// A gate of one of two nodes.
-fn of_two(terms: Terms) -> Story {
-    let mut story = Story::new(terms);
-    story.state.guests = vec![GuestSet::default(); 4].into();
-    story.state.stakes = Box::new([Stake::EMPTY]);
-    story.state.stakes[0].nodes = 2;
-    story
-}
-
-/// The same, which sells from leases, and has none.
+/// A gate of a fleet which sells from leases, and has none.
 fn leasing(terms: Terms) -> Story {
-    let mut story = of_two(terms);
+    let mut story = Story::new(terms);
+    story.joins_a_fleet(4);
     story.state.stakes[0].leased = 1;
     story.state.stakes[0].heard = story.now;
     story
+}
+
+/// A full gate, in a `fleet` or alone, and a holder whose prime window begins.
+fn full(fleet: bool) -> (Story, Ticket) {
+    let mut story = Story::new(terms(fixed(5)));
+    if fleet {
+        story.joins_a_fleet(4);
+    }
+    story.runs(1, &[]);
+    let ticket = story.ticket(2);
+    story.now = ticket.start;
+    (story, ticket)
 }
 
 /// The holder comes with a ticket that nobody has used, as far as the store knows.
@@ -39,13 +42,7 @@ fn the_last_workers_of_a_fleet_put_holders_off_and_do_not_wait() {
         (true, Parking::Last, false),
         (false, Parking::Last, true),
     ] {
-        let mut story = match fleet {
-            true => of_two(terms(fixed(5))),
-            false => Story::new(terms(fixed(5))),
-        };
-        story.runs(1, &[]);
-        let ticket = story.ticket(2);
-        story.now = ticket.start;
+        let (mut story, ticket) = full(fleet);
         let verdict = presents(&mut story, 2, ticket, parking);
         let told = match &verdict {
             Verdict::Refuse(refusal) => Some((refusal.reason, refusal.ticket.is_some())),
@@ -108,13 +105,7 @@ fn a_holder_who_is_put_off_waits_for_no_lease() {
 #[test]
 fn what_a_holder_stood_in_the_kernel_is_part_of_the_bound_in_a_fleet() {
     for (fleet, left) in [(true, 1), (false, 4)] {
-        let mut story = match fleet {
-            true => of_two(terms(fixed(5))),
-            false => Story::new(terms(fixed(5))),
-        };
-        story.runs(1, &[]);
-        let ticket = story.ticket(2);
-        story.now = ticket.start;
+        let (mut story, ticket) = full(fleet);
         story.waited = Micros::from_secs(3);
         let verdict = presents(&mut story, 2, ticket, Parking::Holders);
         let Verdict::Wait(seat) = verdict else {

@@ -4,9 +4,8 @@ use super::*;
 use crate::fleet::oracle::Life;
 use crate::fleet::store::Store;
 use nap_core::fleet::exchange::{Answer, Batch, Notice, Tale};
-use nap_core::fleet::guests::{GuestSet, Name, Told};
+use nap_core::fleet::guests::{Name, Told};
 use nap_core::fleet::notes::Event;
-use nap_core::fleet::stake::Stake;
 use nap_core::room::gate_agent::{GateAgent, Sharing};
 
 /// Two lives of two nodes.
@@ -22,10 +21,7 @@ fn seller(sets: usize) -> (Story, Leaving, [Ticket; 2]) {
     story.state.node = HERE.node;
     let running = story.runs(1, &[]);
     let sold = [story.ticket(2), story.ticket(3)];
-    let stakes: &'static [Stake] = &[Stake::EMPTY];
-    story.state.stakes = stakes.into();
-    story.state.stakes[0].nodes = 2;
-    story.state.guests = vec![GuestSet::default(); sets].into();
+    story.joins_a_fleet(sets);
     story.now = sold[1].start;
     (story, running, sold)
 }
