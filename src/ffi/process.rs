@@ -9,6 +9,8 @@ use std::sync::atomic::{
 };
 
 use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use super::host::Host;
 use crate::latch;
@@ -32,6 +34,11 @@ pub struct Process {
     pub host: Host,
 }
 
+/// A node that has just started waits for the fleet's time for so long in all,
+const OFFSET_PATIENCE: Duration = Duration::from_secs(1);
+/// and looks for it so often.
+const OFFSET_LOOK: Duration = Duration::from_millis(1);
+
 /// A configuration in force.
 pub struct Setup {
     /// Rooms and their pages, by the index the shim was told.
@@ -53,6 +60,8 @@ pub struct Setup {
     pub store: StoreConf,
     /// and what this one is called there; None: it is no node of a fleet.
     pub node: Option<String>,
+    /// Until when this process waits for the fleet's time; from when it first needed it.
+    pub offset_by: OnceLock<Instant>,
 }
 
 impl Setup {
@@ -83,7 +92,31 @@ impl Setup {
 
     /// Fleet time minus inside time, microseconds.
     pub fn offset(&self) -> i64 {
-        self.link.map_or(0, |link| link.offset.load(Relaxed))
+        let Some(link) = self.link else {
+            return 0;
+        };
+        match link.offset.load(Relaxed) {
+            0 if self.node.is_some() => self.await_offset(link),
+            offset => offset,
+        }
+    }
+
+    /// A node has just started. By its own clock, which may be wrong, it would write tickets that are not good
+    /// elsewhere, and not know what others promised: it waits until its agent has heard from the store, or has not.
+    #[cold]
+    fn await_offset(&self, link: &Link) -> i64 {
+        let by = *self
+            .offset_by
+            .get_or_init(|| Instant::now() + OFFSET_PATIENCE);
+        loop {
+            if let Some(offset) = link.offset() {
+                return offset;
+            }
+            if Instant::now() >= by {
+                return 0;
+            }
+            sleep(OFFSET_LOOK);
+        }
     }
 }
 

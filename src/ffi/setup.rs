@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int};
 use std::os::fd::IntoRawFd;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Mutex, OnceLock};
 
 use super::bwshare;
 use super::conf::{any, number, server, told};
@@ -441,6 +441,7 @@ unsafe extern "C" fn start(ticket_log: c_int) {
             ticket_log: ticket_log != 0,
             node: used.then(|| store::own_name(&draft.store)),
             store: draft.store,
+            offset_by: OnceLock::new(),
         });
         Some(())
     });

@@ -2,8 +2,10 @@
 //! same, and of the store, which all nodes follow.
 
 use crate::crowd::fleet;
-use crate::outage::{disturbed, or_long};
+use crate::once::{buy, fate, fill, send, site_of};
+use crate::outage::{disturbed, or_long, restart};
 use nap_testkit::fleet::{Fleet, name};
+use nap_testkit::ticket::Ticket;
 use nap_testkit::wall_clock::WallClock;
 use nap_testkit::{Mpm, long, wait_until};
 use std::process::Command;
@@ -73,7 +75,7 @@ fn nodes_may_have_wrong_wall_clocks() {
     for (n, by) in [0, 10, -10].into_iter().enumerate() {
         assert_ahead(&fleet, n, by);
     }
-    disturbed(&mut fleet, or_long(9, 40), |fleet| {
+    disturbed(&mut fleet, or_long(20, 90), |fleet| {
         until_tickets_are_good_everywhere(fleet);
         for by in [3600, -3600] {
             for (n, by) in [(1, by), (2, -by)] {
@@ -81,11 +83,56 @@ fn nodes_may_have_wrong_wall_clocks() {
                 assert_ahead(fleet, n, by);
             }
             until_tickets_are_good_everywhere(fleet);
+            restart(fleet, 1);
+            until_tickets_are_good_everywhere(fleet);
             if !long() {
                 break;
             }
         }
     });
+}
+
+#[test]
+fn a_node_that_starts_goes_by_the_fleets_time_before_its_agent_has_joined() {
+    let hour_ahead = WallClock::ahead(3600);
+    let words = hour_ahead.words();
+    let mut fleet = site_of("4s", "30s", |fleet| {
+        fleet.late_agents(0.3).node_at(1, move |node| {
+            node.under(&words.iter().map(String::as_str).collect::<Vec<_>>())
+        })
+    });
+    let held = fill(&fleet, "before");
+    let theirs = buy(&fleet, 1).remove(0);
+    drop(held);
+    theirs.until_prime();
+    fleet.node_mut(1).stop();
+    fleet.node_mut(1).start_again();
+    // Its agent has not begun.
+    let _held = fill(&fleet, "after");
+    let own = Ticket::of(&fleet.node(1).get("/cgi-bin/app"));
+    assert_let_in(&fleet, 1, &theirs);
+    fleet.until_members(3);
+    own.until_prime();
+    assert_let_in(&fleet, 0, &own);
+}
+
+/// A node lets in a ticket that is in its prime: in a full room its holder waits.
+#[track_caller]
+fn assert_let_in(fleet: &Fleet, n: usize, ticket: &Ticket) {
+    let stream = fleet.node(n).connect();
+    send(&stream, ticket);
+    let answered = || stream.set_nonblocking(true).is_ok() && stream.peek(&mut [0]).is_ok();
+    wait_until("the ticket is judged", PATIENCE, || {
+        fleet.node(n).waiting() == 1 || answered()
+    });
+    let waits = fleet.node(n).waiting() == 1;
+    assert!(
+        waits,
+        "{:?}",
+        stream
+            .set_nonblocking(false)
+            .map(|()| fate(ticket, &stream))
+    );
 }
 
 #[test]
@@ -96,7 +143,7 @@ fn the_clock_of_the_store_may_be_set() {
         .store_under(&clock.words())
         .node(|node| node.expect_log(moved, "we move it"))
         .start();
-    disturbed(&mut fleet, or_long(9, 60), |fleet| {
+    disturbed(&mut fleet, or_long(20, 120), |fleet| {
         for by in or_long(&[2, 0][..], &[2, 0, -2, 0]) {
             clock.set(*by);
             let told: i64 = fleet
@@ -109,6 +156,10 @@ fn the_clock_of_the_store_may_be_set() {
                 (now() + by - told).abs() <= 1,
                 "the store's clock is {told}"
             );
+            // The others follow it slowly, and a node that starts goes with them.
+            if *by != 0 {
+                restart(fleet, 2);
+            }
             until_tickets_are_good_everywhere(fleet);
         }
     });

@@ -3,10 +3,11 @@
 //! Each node has one permit, which a held access has while tickets are presented, and only holders may wait: so who
 //! waits was let in by a ticket.
 
-use nap_testkit::fleet::Fleet;
+use nap_testkit::fleet::{Fleet, FleetBuilder};
 use nap_testkit::held::{Held, runs_in, waits_in};
 use nap_testkit::ticket::Ticket;
 use nap_testkit::{Httpd, long, read_answer, wait_until};
+use std::fmt::Display;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::Mutex;
@@ -36,13 +37,22 @@ printf 'Content-Type: text/plain\\r\\n\\r\\nserved\\n'
 
 /// Who waits is let in, or put off, before this bound.
 pub fn site(bound: &str, prime: &str) -> Fleet {
+    site_of(bound, prime, |fleet| fleet)
+}
+
+/// The same with a change.
+pub fn site_of(
+    bound: &str,
+    prime: &str,
+    change: impl FnOnce(FleetBuilder) -> FleetBuilder,
+) -> Fleet {
     let times = format!("NapWaitMax {bound}\nNapTicketPrime {prime}\n</NapRoom>");
     let room = ROOM.replace("</NapRoom>", &times);
     let fleet = Fleet::builder(3)
         .node(|node| node.holding().config(&room).cgi("app", APP))
         // Who waits in vain for an answer is let in: a busy machine may be late by more than 20 ms.
-        .options("timeout=250ms")
-        .start();
+        .options("timeout=250ms");
+    let fleet = change(fleet).start();
     // What the nodes serve a second becomes known.
     for node in fleet.nodes() {
         for _ in 0..20 {
@@ -53,9 +63,9 @@ pub fn site(bound: &str, prime: &str) -> Fleet {
 }
 
 /// All nodes are full, for as long as this is kept.
-pub fn fill(fleet: &Fleet, round: usize) -> Vec<Held<'_>> {
+pub fn fill(fleet: &Fleet, round: impl Display) -> Vec<Held<'_>> {
     // A name that has been let go is let go for good.
-    let name: &str = Box::leak(format!("round{round}").into_boxed_str());
+    let name: &str = Box::leak(format!("round-{round}").into_boxed_str());
     let nodes = fleet.nodes().iter();
     nodes.map(|node| node.hold(name, 1)).collect()
 }
@@ -103,7 +113,7 @@ fn place(token: &str) -> Option<&str> {
     token.get(..40)
 }
 
-fn send(mut stream: &TcpStream, ticket: &Ticket) {
+pub fn send(mut stream: &TcpStream, ticket: &Ticket) {
     let request = format!(
         "GET /cgi-bin/app HTTP/1.0\r\nNap-Ticket: {}\r\n\r\n",
         ticket.token

@@ -86,6 +86,18 @@ fn children_that_are_killed_take_no_ticket_with_them() {
     });
 }
 
+/// A full restart of one of three nodes. One that stops accepts connections for seconds, and answers none: its balancer is
+/// told first.
+pub fn restart(fleet: &mut Fleet, n: usize) {
+    let mut weights = [1; 3];
+    weights[n] = 0;
+    fleet.weigh(&weights);
+    fleet.node_mut(n).stop();
+    fleet.node_mut(n).start_again();
+    fleet.until_members(3);
+    fleet.weigh(&[1; 3]);
+}
+
 #[test]
 fn nodes_are_restarted_one_after_the_other() {
     for_event_or_each_mpm(|mpm| {
@@ -98,14 +110,7 @@ fn nodes_are_restarted_one_after_the_other() {
                 }
             }
             for n in 0..3 {
-                // A server that stops accepts connections for seconds, and answers none: its balancer is told first.
-                let mut weights = [1; 3];
-                weights[n] = 0;
-                fleet.weigh(&weights);
-                fleet.node_mut(n).stop();
-                fleet.node_mut(n).start_again();
-                fleet.until_members(3);
-                fleet.weigh(&[1; 3]);
+                restart(fleet, n);
             }
         });
     });

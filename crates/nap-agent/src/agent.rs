@@ -365,6 +365,12 @@ impl Agent {
             None if got - self.times.looked >= LOOK => Some(store.server()?),
             None => None,
         };
+        if let Some(beats) = &heard.beats {
+            let others = beats.iter().map(|(_, beat)| beat);
+            let others = others.filter(|beat| beat.instance != self.beat.instance);
+            let ahead = others.filter_map(|beat| beat.ahead_at(heard.time));
+            self.clock.others_are_ahead(ahead.collect());
+        }
         self.read_clock(sent, got, heard.time);
         self.heard(heard, got, cards);
         if let Some(server) = server {
@@ -378,6 +384,7 @@ impl Agent {
         let reading = self.clock.answered(sent, got, told);
         self.link.offset.store(reading.offset, Relaxed);
         self.link.offset_left.store(reading.left, Relaxed);
+        self.beat.ahead = reading.left.saturating_neg();
         if let Some(jump) = reading.jump {
             self.log.say(got, "jump", Level::Error, &words::jump(jump));
         }

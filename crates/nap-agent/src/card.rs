@@ -6,7 +6,8 @@
 use std::hash::{Hash as _, Hasher as _};
 
 use mod_nap::agent::{Brief, KeyMark, RoomMark};
-use nap_core::fleet::member::{Differs, Figures, Setting};
+use nap_core::fleet::member::{Differs, Figures, SILENT, Setting};
+use nap_core::micros::Micros;
 use serde::{Deserialize, Serialize};
 
 /// The module's version, with which the agent's is built.
@@ -115,6 +116,9 @@ pub struct Beat {
     pub card: String,
     /// It says goodbye.
     pub left: bool,
+    /// How far the fleet's time, as this node has it, is ahead of the store's clock, microseconds: that was set, and the
+    /// nodes follow slowly.
+    pub ahead: i64,
     /// How it does.
     #[serde(with = "FiguresThere")]
     pub figures: Figures,
@@ -124,6 +128,12 @@ impl Beat {
     /// As the script takes it.
     pub fn written(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers")
+    }
+
+    /// [`Beat::ahead`], if the node lives when the store's clock shows `time`.
+    pub fn ahead_at(&self, time: Micros) -> Option<i64> {
+        let lives = !self.left && self.at.abs_diff(time.0) < SILENT.0;
+        lives.then_some(self.ahead)
     }
 
     /// From the store; None: it is none.
@@ -262,17 +272,37 @@ mod tests {
         assert_eq!(beat.figures.limit, 0);
     }
 
+    #[test]
+    fn only_a_node_that_lives_tells_how_far_fleet_time_is_ahead() {
+        let beat = Beat {
+            at: 10_000_000,
+            ahead: -2_000_000,
+            ..Beat::default()
+        };
+        let at = |seconds| beat.ahead_at(Micros::from_secs(seconds));
+        // The store's clock may have been set back since.
+        assert_eq!([8, 12].map(at), [Some(-2_000_000); 2]);
+        assert_eq!([7, 13].map(at), [None; 2]);
+        let left = Beat {
+            left: true,
+            ..beat.clone()
+        };
+        assert_eq!(left.ahead_at(Micros::from_secs(10)), None);
+        let older = Beat::read(br#"{"at":10000000,"instance":"8f"}"#).expect("a beat");
+        assert_eq!(older.ahead_at(Micros::from_secs(10)), Some(0));
+    }
+
     proptest! {
         #[test]
         fn a_beat_is_read_as_it_was_written(
-            numbers in any::<[u32; 4]>(), sums in any::<[u64; 5]>(), left in any::<bool>()
+            numbers in any::<[u32; 4]>(), sums in any::<[u64; 5]>(), left in any::<bool>(), ahead in any::<i64>()
         ) {
             let [running, limit, waiting, places] = numbers;
             let [arrivals, served, sold, redeemed, broken] = sums;
             let figures = Figures {
                 running, limit, waiting, places, arrivals, served, sold, redeemed, broken,
             };
-            let beat = Beat { at: 0, instance: "8f".into(), card: "1".into(), left, figures };
+            let beat = Beat { at: 0, instance: "8f".into(), card: "1".into(), left, ahead, figures };
             prop_assert_eq!(Beat::read(beat.written().as_bytes()), Some(beat));
         }
 

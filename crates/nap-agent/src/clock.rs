@@ -26,6 +26,8 @@ pub struct Clock {
     offset: Option<i64>,
     /// Inside time of the last answer.
     last: Micros,
+    /// How far the others' time is ahead of the store's clock, microseconds: a node that joins begins with theirs.
+    ahead: i64,
 }
 
 /// What is known after an answer, in microseconds.
@@ -46,6 +48,13 @@ impl Clock {
             offset,
             ..Clock::default()
         }
+    }
+
+    /// How far fleet time is ahead of the store's clock, as each of the other nodes has it, microseconds. It matters
+    /// before the first answer alone. The one in the middle counts.
+    pub fn others_are_ahead(&mut self, mut each: Vec<i64>) {
+        each.sort_unstable();
+        self.ahead = each.get(each.len() / 2).copied().unwrap_or(0);
     }
 
     /// The store was asked at inside time `sent` and said `told`, its own time since 1970; that came at `got`.
@@ -76,7 +85,7 @@ impl Clock {
         self.last = got;
         let most = (passed.0 / SLEW).min(i64::MAX as u64).cast_signed();
         let now = match self.offset {
-            None => measured,
+            None => measured.saturating_add(self.ahead),
             Some(now) => now.saturating_add(measured.saturating_sub(now).clamp(-most, most)),
         };
         self.offset = Some(now);
@@ -105,6 +114,22 @@ mod tests {
         let told = (START + at + there).checked_add_signed(ahead);
         let got = Micros(START + at + there + back);
         clock.answered(Micros(START + at), got, Micros(told.expect("a date")))
+    }
+
+    #[test]
+    fn who_joins_begins_with_the_time_of_the_others() {
+        let mut clock = Clock::default();
+        // The store's clock was set ahead by two seconds, and one of the others has a time of its own.
+        clock.others_are_ahead(vec![-1_990_000, 5_000_000, -1_985_000]);
+        let first = ask(&mut clock, 0, 100, 100, 2_000_000);
+        assert_eq!((first.offset, first.left), (15_000, 1_985_000));
+        clock.others_are_ahead(vec![0]);
+        let second = ask(&mut clock, 1_000_000, 100, 100, 2_000_000);
+        assert_eq!(
+            second.offset - first.offset,
+            10_000,
+            "from then on it follows the store"
+        );
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct FleetBuilder {
     cuts: bool,
     balance: &'static str,
     weights: Vec<u32>,
+    /// Seconds before an agent begins.
+    late: f64,
 }
 
 impl FleetBuilder {
@@ -75,6 +77,12 @@ impl FleetBuilder {
         self
     }
 
+    /// Agents begin so many seconds late, as on a machine that is very busy when httpd starts.
+    pub fn late_agents(mut self, seconds: f64) -> Self {
+        self.late = seconds;
+        self
+    }
+
     /// Without a store: the nodes know nothing of each other.
     pub fn apart(mut self) -> Self {
         self.apart = true;
@@ -105,6 +113,11 @@ impl FleetBuilder {
         let agent = folder.join("nap-agent");
         // The children's user may not see our own folder.
         fs::copy(made::file("release/nap-agent"), &agent).expect("the temp directory takes a file");
+        let begins = folder.join("begins");
+        let script = format!("#!/bin/sh\nsleep {}\nexec {}\n", self.late, agent.display());
+        fs::write(&begins, script).expect("the temp directory takes a file");
+        open_to_children(&begins, 0o755);
+        let agent = if self.late > 0.0 { begins } else { agent };
         let counter = folder.join("counter");
         fs::write(&counter, "").expect("the temp directory takes a file");
         open_to_children(&counter, 0o666);
@@ -188,6 +201,7 @@ impl Fleet {
             apart: false,
             options: String::new(),
             cuts: false,
+            late: 0.0,
             balance: "roundrobin",
             weights: Vec::new(),
         }

@@ -1,6 +1,8 @@
 //! [`Link`]: the agent and the store, as this node sees them.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicI64, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+};
 
 use super::guests::Told;
 use super::orders::Orders;
@@ -146,6 +148,13 @@ impl Link {
         }
     }
 
+    /// Fleet time minus inside time, microseconds; None: it is not known yet, and may soon be.
+    pub fn offset(&self) -> Option<i64> {
+        let starting = Standing::of(self.standing.load(Acquire)) == Standing::Starting;
+        let offset = self.offset.load(Relaxed);
+        (offset != 0 || !starting).then_some(offset)
+    }
+
     /// Why it does not stand as it should.
     pub fn trouble(&self) -> Option<Trouble> {
         Trouble::of(self.trouble.load(Relaxed))
@@ -155,7 +164,8 @@ impl Link {
     pub fn stand(&self, now: Micros, standing: Standing, trouble: Option<Trouble>) {
         let number = trouble.map_or(0, |trouble| trouble as u32);
         self.trouble.store(number, Relaxed);
-        let before = Standing::of(self.standing.swap(standing as u32, Relaxed));
+        // Who sees it sees the offset that was known before.
+        let before = Standing::of(self.standing.swap(standing as u32, AcqRel));
         if before == standing {
             return;
         }
@@ -219,6 +229,17 @@ mod tests {
         assert_eq!(link.standing(at + AGENT_SILENT), Standing::Joined);
         let later = at + AGENT_SILENT + Micros(1);
         assert_eq!(link.standing(later), Standing::Away);
+    }
+
+    #[test]
+    fn the_offset_of_a_node_that_starts_is_not_known_until_the_store_has_answered_or_failed() {
+        let link = Link::default();
+        assert_eq!(link.offset(), None);
+        link.offset.store(-7, Relaxed);
+        assert_eq!(link.offset(), Some(-7), "heard, and not a member yet");
+        let failed = Link::default();
+        failed.stand(Micros::ZERO, Standing::Alone, Some(Trouble::Refused));
+        assert_eq!(failed.offset(), Some(0), "its own clock is all it has");
     }
 
     #[test]
