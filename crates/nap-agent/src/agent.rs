@@ -79,6 +79,8 @@ pub struct Agent {
     servers: u64,
     /// Of the outage that lasts: what has been said of it.
     said: BTreeSet<u32>,
+    /// The store was found empty when it ended.
+    emptied: bool,
     /// Of one that is over: how many seconds it has lasted, until that is said.
     back: Option<u64>,
 }
@@ -140,6 +142,7 @@ impl Agent {
             history: String::new(),
             servers: 0,
             said: BTreeSet::new(),
+            emptied: false,
             back: None,
         })
     }
@@ -405,7 +408,11 @@ impl Agent {
         self.member = true;
         let known = self.link.epoch.swap(epoch, Relaxed);
         if known != 0 && known != epoch {
-            self.log.say(now, "epoch", Level::Error, words::EMPTIED);
+            // After an outage that was told it is told with its end.
+            self.emptied = !self.said.is_empty();
+            if !self.emptied {
+                self.log.say(now, "epoch", Level::Error, words::EMPTIED);
+            }
         }
         let first = self.times.exchanged == Micros::ZERO;
         if let Some(beats) = heard.beats {
@@ -455,7 +462,8 @@ impl Agent {
         if let Some(told) = self.gates.is_back()
             && let Some(seconds) = self.back.take()
         {
-            let words = words::back(seconds, told);
+            let emptied = std::mem::take(&mut self.emptied);
+            let words = words::back(seconds, emptied, told);
             self.log.say(now, "back", Level::Notice, &words);
         }
     }
@@ -505,7 +513,11 @@ impl Agent {
             (false, false) => {}
         }
         self.link.stand(now, standing, Some(failure.trouble));
-        let number = failure.trouble as u32;
+        // A store that goes down is silent, refuses, is loading: one line.
+        let number = match failure.trouble.is_absence() {
+            true => Trouble::Silent as u32,
+            false => failure.trouble as u32,
+        };
         if !self.said.contains(&number) {
             let words = match too_old {
                 true => words::too_old(&failure.words),

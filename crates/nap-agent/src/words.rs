@@ -13,13 +13,17 @@ pub fn away(why: &str) -> String {
     format!("the store is away ({why}); tickets are kept, limits stay")
 }
 
-/// It can be used again: marks were told anew, and of some another node had made one meanwhile.
-pub fn back(seconds: u64, [told, twice]: [u64; 2]) -> String {
+/// It can be used again, and may have been emptied; marks were told anew, and of some another node had made one meanwhile.
+pub fn back(seconds: u64, emptied: bool, [told, twice]: [u64; 2]) -> String {
+    let emptied = match emptied {
+        true => "; it was emptied, or is another one, and is told everything again",
+        false => "",
+    };
     let told = match told {
         0 => String::new(),
         told => format!("; {told} redemptions told, {twice} of them twice"),
     };
-    format!("the store is back after {seconds} s{told}")
+    format!("the store is back after {seconds} s{emptied}{told}")
 }
 
 /// It cannot be used before somebody has done something about it.

@@ -25,14 +25,11 @@ fn a_store_that_is_killed_and_comes_back_is_told_twice() {
         assert_eq!(node.link().outages.load(Relaxed), 1);
         let away = "mod_nap: the store is away (Connection refused); tickets are kept, limits stay";
         assert_eq!(node.said(away), 1, "{}", node.log());
-        assert_eq!(
-            node.said("mod_nap: the store is back after "),
-            1,
-            "{}",
-            node.log()
-        );
-        assert_eq!(node.said("the store was emptied"), 1, "{}", node.log());
-        // At its start, and these three.
+        node.wait_for("it says that the store is back", |node| {
+            node.said("mod_nap: the store is back after ") == 1
+        });
+        assert_eq!(node.said(" s; it was emptied"), 1, "{}", node.log());
+        assert_eq!(node.said("the store "), 2, "{}", node.log());
         node.wait_for("it sees both", |node| {
             ["web1", "web2"]
                 .iter()

@@ -67,6 +67,15 @@ impl Trouble {
         Trouble::NoAgent,
     ];
 
+    /// Is it just not there? Else somebody has to do something about it.
+    pub fn is_absence(self) -> bool {
+        use Trouble::{Closed, Loading, NoPrimary, NoRoute, Refused, Silent};
+        matches!(
+            self,
+            Refused | Silent | NoRoute | Closed | Loading | NoPrimary
+        )
+    }
+
     /// The one with this number.
     pub fn of(number: u32) -> Option<Trouble> {
         Trouble::ALL.into_iter().find(|one| *one as u32 == number)
