@@ -1,6 +1,7 @@
 //! The limits of the nodes hold: each one's own, and one that all share, wherever visitors come and whatever is killed.
 
 use crate::crowd::{assert_all_kept, figure};
+use nap_testkit::cut::Way;
 use nap_testkit::fleet::{Fleet, FleetBuilder};
 use nap_testkit::{long, wait_until};
 use std::thread::sleep;
@@ -73,6 +74,50 @@ fn no_node_lets_in_more_than_it_may_when_all_come_at_once() {
     assert_limit_holds(&fleet);
 }
 
+/// What these nodes may run together.
+fn rights(fleet: &Fleet, nodes: &[usize]) -> u64 {
+    fleet.figures(nodes, "/run_ready/limit").iter().sum()
+}
+
+#[test]
+fn a_node_that_is_cut_off_goes_on_with_its_rights_and_no_more() {
+    let mut fleet = shop(SHARED).options("forget=10s").with_cuts().start();
+    fleet.expect_log(" is silent since ", "it is cut off");
+    fleet.expect_log("the store is away (", "it is cut off");
+    let seconds = if long() { "60s" } else { "20s" };
+    let crowd = fleet.crowd_later(PAGE, &stream(seconds));
+    wait_until("all of the limit is used", PATIENCE, || {
+        fleet.counter().max == LIMIT
+    });
+    fleet.cut(1).turn(Way::Cut);
+    wait_until("the others miss it", PATIENCE, || {
+        fleet.sees(0, "silent") == 1 && fleet.sees(2, "silent") == 1
+    });
+    // It is not forgotten yet.
+    assert_limit_was_kept(&fleet, LIMIT);
+    let kept = rights(&fleet, &[1]);
+    assert!((1..LIMIT).contains(&kept), "{kept}");
+    wait_until("the others have all of it", PATIENCE, || {
+        rights(&fleet, &[0, 2]) == LIMIT
+    });
+    assert_eq!(rights(&fleet, &[1]), kept, "its visitors go on");
+    fleet.cut(1).turn(Way::Open);
+    fleet.until_members(3);
+    wait_until("nobody has more than a part", PATIENCE, || {
+        rights(&fleet, &[0, 1, 2]) == LIMIT
+    });
+    let report = crowd.join().expect("nap-load's report");
+    assert_all_kept(&report);
+    assert_limit_was_kept(&fleet, LIMIT + kept);
+    assert_eq!(fleet.counter().running, 0);
+}
+
+/// Never more at once.
+fn assert_limit_was_kept(fleet: &Fleet, limit: u64) {
+    let counted = fleet.counter();
+    assert!(counted.max <= limit, "{counted:?}, not {limit}");
+}
+
 #[test]
 fn the_share_of_a_node_that_is_killed_comes_back_to_the_others() {
     let mut fleet = shop(SHARED).options("forget=5s").start();
@@ -83,12 +128,8 @@ fn the_share_of_a_node_that_is_killed_comes_back_to_the_others() {
         fleet.counter().max == LIMIT
     });
     fleet.kill(1);
-    let limits = |fleet: &Fleet| -> u64 {
-        let limits = fleet.figures(&[0, 2], "/run_ready/limit");
-        limits.iter().sum()
-    };
     wait_until("the others have all of it", PATIENCE, || {
-        limits(&fleet) == LIMIT
+        rights(&fleet, &[0, 2]) == LIMIT
     });
     fleet.start_again(1);
     fleet.until_members(3);
