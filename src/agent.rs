@@ -92,6 +92,8 @@ pub struct RoomMark {
     pub prime: u64,
     /// `NapTicketHorizon`.
     pub horizon: u64,
+    /// `NapRunReady n shared`; 0: the limit is each node's own.
+    pub limit: u64,
 }
 
 #[cfg(test)]

@@ -34,10 +34,10 @@ pub struct Process {
     pub host: Host,
 }
 
-/// A node that has just started waits for the fleet's time for so long in all,
-const OFFSET_PATIENCE: Duration = Duration::from_secs(1);
-/// and looks for it so often.
-const OFFSET_LOOK: Duration = Duration::from_millis(1);
+/// A node waits for the fleet's time for so long after its start,
+pub const OFFSET_PATIENCE: Duration = Duration::from_secs(2);
+/// and looks for it so often: the agent shall not want for a processor because of those who wait for it.
+const OFFSET_LOOK: Duration = Duration::from_millis(5);
 
 /// A configuration in force.
 pub struct Setup {
@@ -60,8 +60,8 @@ pub struct Setup {
     pub store: StoreConf,
     /// and what this one is called there; None: it is no node of a fleet.
     pub node: Option<String>,
-    /// Until when this process waits for the fleet's time; from when it first needed it.
-    pub offset_by: OnceLock<Instant>,
+    /// Until when a server that has just started waits for the fleet's time.
+    pub offset_by: Instant,
 }
 
 impl Setup {
@@ -105,14 +105,11 @@ impl Setup {
     /// elsewhere, and not know what others promised: it waits until its agent has heard from the store, or has not.
     #[cold]
     fn await_offset(&self, link: &Link) -> i64 {
-        let by = *self
-            .offset_by
-            .get_or_init(|| Instant::now() + OFFSET_PATIENCE);
         loop {
             if let Some(offset) = link.offset() {
                 return offset;
             }
-            if Instant::now() >= by {
+            if Instant::now() >= self.offset_by {
                 return 0;
             }
             sleep(OFFSET_LOOK);

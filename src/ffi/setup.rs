@@ -3,8 +3,9 @@
 use std::ffi::{c_char, c_int};
 use std::os::fd::IntoRawFd;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
 
 use super::bwshare;
 use super::conf::{any, number, server, told};
@@ -441,7 +442,7 @@ unsafe extern "C" fn start(ticket_log: c_int) {
             ticket_log: ticket_log != 0,
             node: used.then(|| store::own_name(&draft.store)),
             store: draft.store,
-            offset_by: OnceLock::new(),
+            offset_by: Instant::now() + process::OFFSET_PATIENCE,
         });
         Some(())
     });

@@ -140,6 +140,10 @@ fn mark_of(room: &RoomConf) -> RoomMark {
         wait_max: ms(room.wait_max_us),
         prime: ms(room.ticket_prime_us),
         horizon: ms(room.ticket_horizon_us),
+        limit: match room.run_ready_shared {
+            1 => room.run_ready.max(0) as u64,
+            _ => 0,
+        },
     }
 }
 

@@ -317,6 +317,10 @@ fn differs(differs: &Differs, node: &str) -> Option<String> {
         Setting::WaitMax => of_room("NapWaitMax"),
         Setting::Prime => of_room("NapTicketPrime"),
         Setting::Horizon => of_room("NapTicketHorizon"),
+        Setting::Limit => {
+            let [theirs, ours] = [theirs, ours].map(limit);
+            format!("room {room}: NapRunReady is {theirs} at {node} and {ours} here")
+        }
         Setting::Room => {
             format!("room {room} is not configured at {node}")
         }
@@ -329,6 +333,14 @@ fn differs(differs: &Differs, node: &str) -> Option<String> {
             format!("{node} runs mod_nap {theirs}, and this server {ours}")
         }
     })
+}
+
+/// A limit that all share, as in its directive.
+fn limit(n: u64) -> String {
+    match n {
+        0 => "not shared".into(),
+        n => format!("{n} shared"),
+    }
 }
 
 /// Milliseconds as in a directive; 0: auto.
@@ -428,6 +440,10 @@ mod tests {
         assert_eq!(
             said(Setting::Horizon, 86_400_000, 1_500),
             "room shop: NapTicketHorizon is 24h at web3 and 1500ms here"
+        );
+        assert_eq!(
+            said(Setting::Limit, 0, 60),
+            "room shop: NapRunReady is not shared at web3 and 60 shared here"
         );
         assert_eq!(
             said(Setting::Key, 7, 0),

@@ -94,10 +94,18 @@ fn nodes_may_have_wrong_wall_clocks() {
 
 #[test]
 fn a_node_that_starts_goes_by_the_fleets_time_before_its_agent_has_joined() {
-    let hour_ahead = WallClock::ahead(3600);
-    let words = hour_ahead.words();
+    // A server of which a state file is left goes on from there.
+    for state in ["", "NapStateFile {root}/state"] {
+        starts_with_a_wrong_clock(state);
+    }
+}
+
+fn starts_with_a_wrong_clock(state: &'static str) {
+    let clock = WallClock::ahead(0);
+    let words = clock.words();
     let mut fleet = site_of("4s", "30s", |fleet| {
         fleet.late_agents(0.3).node_at(1, move |node| {
+            let node = node.config(state);
             node.under(&words.iter().map(String::as_str).collect::<Vec<_>>())
         })
     });
@@ -106,6 +114,7 @@ fn a_node_that_starts_goes_by_the_fleets_time_before_its_agent_has_joined() {
     drop(held);
     theirs.until_prime();
     fleet.node_mut(1).stop();
+    clock.set(3600);
     fleet.node_mut(1).start_again();
     // Its agent has not begun.
     let _held = fill(&fleet, "after");

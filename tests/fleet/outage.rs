@@ -86,12 +86,14 @@ fn children_that_are_killed_take_no_ticket_with_them() {
     });
 }
 
-/// A full restart of one of three nodes. One that stops accepts connections for seconds, and answers none: its balancer is
-/// told first.
+/// A full restart of one of three nodes, as docs/coexistence.md has it. One that stops accepts connections for seconds, and
+/// answers none: its balancer is told first.
 pub fn restart(fleet: &mut Fleet, n: usize) {
     let mut weights = [1; 3];
     weights[n] = 0;
     fleet.weigh(&weights);
+    // Who waits there would be cut off, and may be too late for their prime window when they come again.
+    fleet.node(n).until_idle();
     fleet.node_mut(n).stop();
     fleet.node_mut(n).start_again();
     fleet.until_members(3);

@@ -35,6 +35,8 @@ const BEAT: Micros = Micros::from_millis(250);
 const EXCHANGE: Micros = Micros::from_secs(1);
 /// Between two looks at how the store is set up.
 const LOOK: Micros = Micros::from_secs(60);
+/// A second reason why the store is away is said if the store has been away for so long since the first was said.
+const LASTS: Micros = Micros::from_secs(60);
 /// Between two lines about a store that throws data away.
 const EVICTS: Micros = Micros::from_secs(600);
 /// For so long an agent without a parent waits for its successor.
@@ -87,6 +89,8 @@ pub struct Agent {
 
 #[derive(Default)]
 struct Times {
+    /// When it was said last why the store is away.
+    told_away: Micros,
     /// The next beat.
     beat: Micros,
     exchanged: Micros,
@@ -464,7 +468,10 @@ impl Agent {
         {
             let emptied = std::mem::take(&mut self.emptied);
             let words = words::back(seconds, emptied, told);
-            self.log.say(now, "back", Level::Notice, &words);
+            let said = self.log.say(now, "back", Level::Notice, &words);
+            if emptied && !said {
+                self.log.say(now, "epoch", Level::Error, words::EMPTIED);
+            }
         }
     }
 
@@ -513,12 +520,11 @@ impl Agent {
             (false, false) => {}
         }
         self.link.stand(now, standing, Some(failure.trouble));
-        // A store that goes down is silent, refuses, is loading: one line.
-        let number = match failure.trouble.is_absence() {
-            true => Trouble::Silent as u32,
-            false => failure.trouble as u32,
-        };
-        if !self.said.contains(&number) {
+        let number = failure.trouble as u32;
+        // A store that goes down is silent, refuses, has no name, is loading: one line, unless another reason lasts.
+        let same = failure.trouble.is_absence() && now - self.times.told_away < LASTS;
+        let same = same && !self.said.is_empty();
+        if !same && !self.said.contains(&number) {
             let words = match too_old {
                 true => words::too_old(&failure.words),
                 false => words::away(&failure.words),
@@ -528,6 +534,7 @@ impl Agent {
                 .say(now, &format!("away {number}"), Level::Error, &words)
             {
                 self.said.insert(number);
+                self.times.told_away = now;
             }
         }
     }

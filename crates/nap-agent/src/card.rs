@@ -81,6 +81,7 @@ impl Card {
             (Setting::WaitMax, theirs.wait_max, ours.wait_max),
             (Setting::Prime, theirs.prime, ours.prime),
             (Setting::Horizon, theirs.horizon, ours.horizon),
+            (Setting::Limit, theirs.limit, ours.limit),
         ];
         let mut odd = pairs.into_iter().filter(|(_, theirs, ours)| theirs != ours);
         let (setting, theirs, here) = odd.next()?;
@@ -191,6 +192,7 @@ mod tests {
             wait_max: 4_000,
             prime: 60_000,
             horizon: 3_600_000,
+            limit: 6,
         };
         Card {
             name: "web1".into(),
@@ -221,6 +223,9 @@ mod tests {
         assert_eq!(found(&theirs), Some(expected));
         theirs.rooms.remove(1);
         assert_eq!(found(&theirs), Some((Setting::Room, "forum".into(), 0, 1)));
+        theirs.rooms[0].limit = 0;
+        let expected = (Setting::Limit, "shop".into(), 0, 6);
+        assert_eq!(found(&theirs), Some(expected));
         theirs.rooms[0].horizon = 1;
         let expected = (Setting::Horizon, "shop".into(), 1, 3_600_000);
         assert_eq!(found(&theirs), Some(expected));

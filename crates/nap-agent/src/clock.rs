@@ -51,10 +51,13 @@ impl Clock {
     }
 
     /// How far fleet time is ahead of the store's clock, as each of the other nodes has it, microseconds. It matters
-    /// before the first answer alone. The one in the middle counts.
+    /// before the first answer alone. The one in the middle counts; of two, the smaller difference.
     pub fn others_are_ahead(&mut self, mut each: Vec<i64>) {
         each.sort_unstable();
-        self.ahead = each.get(each.len() / 2).copied().unwrap_or(0);
+        let middle = [each.len().saturating_sub(1) / 2, each.len() / 2];
+        let middle = middle.iter().filter_map(|at| each.get(*at));
+        let least = middle.copied().min_by_key(|ahead| ahead.unsigned_abs());
+        self.ahead = least.unwrap_or(0);
     }
 
     /// The store was asked at inside time `sent` and said `told`, its own time since 1970; that came at `got`.
@@ -123,7 +126,10 @@ mod tests {
         clock.others_are_ahead(vec![-1_990_000, 5_000_000, -1_985_000]);
         let first = ask(&mut clock, 0, 100, 100, 2_000_000);
         assert_eq!((first.offset, first.left), (15_000, 1_985_000));
-        clock.others_are_ahead(vec![0]);
+        clock.others_are_ahead(vec![-10, 1_000_000]);
+        assert_eq!(clock.ahead, -10);
+        clock.others_are_ahead(vec![]);
+        assert_eq!(clock.ahead, 0);
         let second = ask(&mut clock, 1_000_000, 100, 100, 2_000_000);
         assert_eq!(
             second.offset - first.offset,

@@ -80,6 +80,12 @@ pub fn differs(name: &str, differs: &Differs) -> String {
         Some(Setting::WaitMax) => setting("NapWaitMax"),
         Some(Setting::Prime) => setting("NapTicketPrime"),
         Some(Setting::Horizon) => setting("NapTicketHorizon"),
+        Some(Setting::Limit) => {
+            let [theirs, ours] = [theirs, ours].map(limit);
+            format!(
+                "room {room}: NapRunReady is {theirs} at {name} and {ours} here; the smallest counts"
+            )
+        }
         Some(Setting::Room) => format!("room {room} is not at {name}"),
         Some(Setting::Key) => {
             format!("{name} signs with key {theirs}, which this server does not have")
@@ -92,6 +98,14 @@ pub fn differs(name: &str, differs: &Differs) -> String {
             format!("{name} has mod_nap {theirs}, this server {ours}")
         }
         None => format!("{name} is as this server"),
+    }
+}
+
+/// A limit that all share, as its directive has it.
+fn limit(n: u64) -> String {
+    match n {
+        0 => "not shared".into(),
+        n => format!("{n} shared"),
     }
 }
 

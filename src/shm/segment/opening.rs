@@ -199,6 +199,9 @@ impl Segment {
         if let Some(tables) = self.balancing() {
             tables.renew();
         }
+        if let Some(link) = self.link() {
+            link.renew();
+        }
         for child in self.children() {
             child.pid.store(0, Relaxed);
         }

@@ -63,6 +63,7 @@ impl Node {
                 wait_max: 4_000,
                 prime: 60_000,
                 horizon: 3_600_000,
+                limit: 6,
             }],
             ..Brief::default()
         };

@@ -155,6 +155,19 @@ impl Link {
         (offset != 0 || !starting).then_some(offset)
     }
 
+    /// Its server begins anew, over what another one left: nothing is known of the store, nor of its time, as the clock
+    /// that inside time goes by may have been set.
+    pub fn renew(&self) {
+        for word in [&self.agent, &self.standing, &self.trouble, &self.unanswered] {
+            word.store(0, Relaxed);
+        }
+        for word in [&self.agent_seen, &self.store_heard, &self.since] {
+            word.store(0, Relaxed);
+        }
+        self.offset.store(0, Relaxed);
+        self.offset_left.store(0, Relaxed);
+    }
+
     /// Why it does not stand as it should.
     pub fn trouble(&self) -> Option<Trouble> {
         Trouble::of(self.trouble.load(Relaxed))
@@ -240,6 +253,21 @@ mod tests {
         let failed = Link::default();
         failed.stand(Micros::ZERO, Standing::Alone, Some(Trouble::Refused));
         assert_eq!(failed.offset(), Some(0), "its own clock is all it has");
+    }
+
+    #[test]
+    fn a_server_that_begins_anew_keeps_no_time() {
+        let link = Link::default();
+        link.answered(Micros::from_secs(1), Micros(200));
+        link.offset.store(3_600_000_000, Relaxed);
+        link.stand(Micros::from_secs(1), Standing::Joined, None);
+        link.renew();
+        assert_eq!((link.offset(), link.store_heard.load(Relaxed)), (None, 0));
+        assert_eq!(
+            link.trips_sum.load(Relaxed),
+            200,
+            "what was counted is kept"
+        );
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub enum Setting {
     OtherKey = 6,
     /// The module's version.
     Version = 7,
+    /// `NapRunReady n shared`; 0: it is not shared.
+    Limit = 8,
 }
 
 /// What differs between a member and this node: the first that was found.
@@ -113,6 +115,7 @@ impl Differs {
             Setting::Key,
             Setting::OtherKey,
             Setting::Version,
+            Setting::Limit,
         ];
         all.into_iter().find(|one| *one as u32 == self.setting)
     }
