@@ -263,7 +263,7 @@ impl Gates {
         segment.locked(|tables| {
             for (index, at) in self.all.iter_mut().enumerate() {
                 if let Some((at, mut view)) = at.as_mut().zip(view(tables, index)) {
-                    at.agent.take_notes(&mut view, &sharing);
+                    at.agent.take_notes_without_store(&mut view, &sharing);
                 }
             }
         });

@@ -198,14 +198,16 @@ impl GateAgent {
         if forgot {
             self.begins(view);
         }
-        if self.tales.len() > TALES {
-            self.keeps_claims(sharing.outside(view.now));
-        }
     }
 
-    /// There are too many tales, as the store has been away for long. Marks are told again when it is back; claims of
-    /// windows that are over are nobody's any more.
-    fn keeps_claims(&mut self, now: Micros) {
+    /// The same while the store is away. Of what grows too long marks are left out, which are told again when it is back,
+    /// and claims of windows that are over, which are nobody's any more.
+    pub fn take_notes_without_store(&mut self, view: &mut GateView<'_>, sharing: &Sharing) {
+        self.take_notes(view, sharing);
+        if self.tales.len() <= TALES {
+            return;
+        }
+        let now = sharing.outside(view.now);
         self.tales
             .retain(|tale| tale.window.is_some_and(|(_, to)| to > now));
         if self.tales.len() > TALES / 2 {
@@ -430,6 +432,10 @@ impl GateAgent {
         });
         let mut all: Vec<Tale> = marks.chain(self.unmarked.keys().map(unused)).collect();
         self.urgent |= !all.is_empty();
+        // What is told of marks alone is among these: told again and again it would grow without end.
+        let is_mark = |tale: &Tale| matches!(tale.event, Some(Event::Waits | Event::Runs));
+        self.tales
+            .retain(|tale| tale.window.is_some() || !is_mark(tale));
         all.append(&mut self.tales);
         self.tales = all;
     }

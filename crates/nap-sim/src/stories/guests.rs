@@ -250,6 +250,39 @@ fn a_holder_who_has_stood_in_the_kernel_has_less_of_the_bound_left() {
     }
 }
 
+#[test]
+fn a_store_that_was_emptied_twice_is_told_once_of_all_tickets_however_many() {
+    const MANY: u32 = 150_000;
+    let (mut story, tickets) = story(16);
+    let (mut agent, sharing) = (GateAgent::default(), Sharing::default());
+    let hears = |story: &mut Story, agent: &mut GateAgent, epoch| {
+        let answer = Answer {
+            epoch,
+            ..nothing(story.now)
+        };
+        let hears = |view: &mut GateView<'_>| agent.hears(view, &answer, &sharing, false);
+        story.state.at_gate(story.now, hears);
+    };
+    hears(&mut story, &mut agent, 1);
+    for index in 0..MANY {
+        let name = Name {
+            index,
+            ..Name::of(&tickets[0])
+        };
+        agent.is_given(&name, story.now + Micros::from_secs(60));
+    }
+    let mut told = 0;
+    (2..=3).for_each(|epoch| hears(&mut story, &mut agent, epoch));
+    while agent.is_urgent() {
+        let next = |view: &mut GateView<'_>| agent.next(view, &sharing, 0);
+        let batch: Batch = story.state.at_gate(story.now, next).0;
+        let marks = batch.tales.iter().filter(|tale| tale.event.is_some());
+        told += marks.count() as u32;
+        hears(&mut story, &mut agent, 3);
+    }
+    assert_eq!(told, MANY);
+}
+
 /// An answer that says nothing.
 fn nothing(at: Micros) -> Answer {
     Answer {
