@@ -2,6 +2,7 @@
 //! in, starts a session, is refused with a ticket, asks where they stand, or owes too much leaves nothing
 //! behind in a child: no memory, no open file.
 
+use nap_testkit::holdings::Holdings;
 use nap_testkit::ticket::Ticket;
 use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
 use std::process::Command;
@@ -103,21 +104,6 @@ fn use_it(httpd: &Httpd, ticket: &str, n: u32) {
     }
 }
 
-/// Private memory of all children, in KiB, and their open files.
-fn holds(httpd: &Httpd) -> (u64, usize) {
-    let mut all = (0, 0);
-    for pid in httpd.children() {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let own = status
-            .lines()
-            .find_map(|line| line.strip_prefix("RssAnon:"));
-        let kib = own.and_then(|own| own.trim().strip_suffix(" kB"));
-        all.0 += kib.map_or(0, |kib| kib.trim().parse::<u64>().expect("a number"));
-        all.1 += std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
-    }
-    all
-}
-
 #[test]
 fn a_server_that_has_been_busy_for_long_is_as_it_was() {
     for_each_mpm(|mpm| {
@@ -126,16 +112,17 @@ fn a_server_that_has_been_busy_for_long_is_as_it_was() {
         let ticket = Ticket::of(&httpd.get("/cgi-bin/app"));
         let children = httpd.children();
         use_it(&httpd, &ticket.token, 2_000);
-        let (memory, files) = holds(&httpd);
+        let before = Holdings::of_all(&children);
         use_it(&httpd, &ticket.token, requests());
         wait_until("it has closed what it opened", PATIENCE, || {
-            holds(&httpd).1 <= files
+            Holdings::of_all(&children).files <= before.files
         });
         assert_eq!(httpd.children(), children, "none has ended");
-        let (after, _) = holds(&httpd);
+        let (memory, after) = (before.memory_kib, Holdings::of_all(&children).memory_kib);
         eprintln!(
-            "    {memory} KiB, {after} KiB after {} requests; {files} files",
-            8 * requests()
+            "    {memory} KiB, {after} KiB after {} requests; {} files",
+            8 * requests(),
+            before.files
         );
         assert!(after <= memory + SLACK_KIB, "{after} KiB, was {memory}");
         held.release();

@@ -21,6 +21,7 @@ pub mod fcgi;
 pub mod fleet;
 pub mod haproxy;
 pub mod held;
+pub mod holdings;
 pub mod http2;
 mod log;
 mod long;
@@ -217,6 +218,20 @@ impl Httpd {
     pub fn cgi_daemon(&self) -> i32 {
         let found = self.own_processes().find(|p| p.threads == 1);
         found.expect("mod_cgid's daemon").pid
+    }
+
+    /// The program that speaks with a fleet's store, from its start on; None: it has ended, and no other has begun.
+    pub fn agent(&self) -> Option<i32> {
+        let parent = self.pid();
+        let speaks =
+            |p: &process::Process| p.parent == parent && p.state != 'Z' && p.name == "nap-agent";
+        process::processes().find(speaks).map(|p| p.pid)
+    }
+
+    /// Kills it as a crash would.
+    pub fn kill_agent(&self) {
+        let agent = self.agent().expect("it runs");
+        kill(Pid::from_raw(agent), Signal::SIGKILL).expect("an agent of ours may be killed");
     }
 
     /// Other programs, such as an agent, are not among them.

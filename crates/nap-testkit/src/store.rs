@@ -142,7 +142,12 @@ impl Store {
         self.signal(Signal::SIGCONT);
     }
 
-    /// It dies, and with it all that it knew.
+    /// It writes down what it knows.
+    pub fn save(&self) {
+        assert_eq!(self.ask(&["SAVE"]), "OK");
+    }
+
+    /// It dies, and with it all that it has not [saved](Store::save).
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().expect("a process of ours");
@@ -150,7 +155,12 @@ impl Store {
         }
     }
 
-    /// A new one at the same port, empty.
+    /// What it has saved is lost, too.
+    pub fn lose_saved(&mut self) {
+        let _ = fs::remove_file(self.folder.join("dump.rdb"));
+    }
+
+    /// A new one at the same port, with what the last one has saved.
     pub fn start_again(&mut self) {
         assert!(self.process.is_none(), "it still runs");
         self.password.clear();

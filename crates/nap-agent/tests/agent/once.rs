@@ -139,7 +139,7 @@ fn what_a_store_has_lost_that_comes_back_older_is_told_again() {
         ticket
     };
     let kept = sells();
-    assert_eq!(store.ask(&["SAVE"]), "OK");
+    store.save();
     let lost = sells();
     for ticket in [&kept, &lost] {
         let name = Name::of(ticket);
