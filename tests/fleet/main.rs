@@ -13,6 +13,7 @@ mod orders;
 mod outage;
 mod polls;
 mod quiet;
+mod soak;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
