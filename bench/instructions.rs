@@ -24,10 +24,14 @@
 //! - parking: with the module on event, an admitted access that does not wait, where a waiting access holds
 //!   no worker compared with where it does;
 //! - NapStore: with the module, at the only node of a fleet, compared with a server that is in none: admitted,
-//!   and refused with a ticket.
+//!   refused with a ticket, and a holder whom only the ticket lets in, so that the store is asked.
 //!
 //! `cargo bench --bench instructions -- ROW..` measures the rows whose names contain a given word.
 
+mod held_page;
+mod holders;
+
+use held_page::HeldPages;
 use nap_testkit::store::Store;
 use nap_testkit::{Builder, Httpd, Mpm, made, wait_until};
 use std::io::{Read as _, Write as _};
@@ -42,6 +46,9 @@ const APART: usize = 64;
 /// All places equally often.
 const FEW: u32 = 3 * PLACES;
 const MANY: u32 = 19 * PLACES;
+
+/// Of holders, who come one after the other and take their time.
+const HOLDERS: [u32; 2] = [16, 16 + PLACES];
 
 /// Loaded by Debian's apache2 as installed, in addition to what every server here has.
 const DEBIAN: [&str; 13] = [
@@ -95,7 +102,7 @@ BrowserMatch "^gvfs" redirect-carefully
 /// has been reached and must not be exceeded.
 type Row = (&'static str, fn() -> [f64; 2], f64, f64);
 
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 17] = [
     ("admitted", || admitted(FILE), 1.015, 1.028),
     (
         "admitted, Debian",
@@ -132,6 +139,7 @@ const ROWS: [Row; 16] = [
     ("parking", parking, 1.0, 1.0015),
     ("admitted, NapStore", admitted_in_fleet, 1.0, 1.0015),
     ("refused, NapStore", refused_in_fleet, 1.01, 1.03),
+    ("holder, NapStore", holder_in_fleet, 1.08, 1.06),
 ];
 
 /// After this the parent has done the work of a server's first second.
@@ -290,16 +298,23 @@ fn files(httpd: &Httpd, requests: u32) {
 /// Admitted, in no fleet and in one.
 fn admitted_in_fleet() -> [f64; 2] {
     FILE.is_scheduled();
-    in_fleet("admitted", &room("NapRunReady 2"), files)
+    let site = || server(true, &room("NapRunReady 2"));
+    in_fleet("admitted", [FEW, MANY], "", site, files)
 }
 
 /// The module, in no fleet and as the only node of one.
-fn in_fleet(name: &str, config: &str, ask: impl Fn(&Httpd, u32)) -> [f64; 2] {
+fn in_fleet(
+    name: &str,
+    requests: [u32; 2],
+    options: &str,
+    site: impl Fn() -> Builder,
+    ask: impl Fn(&Httpd, u32),
+) -> [f64; 2] {
     let store = Store::with(&["--maxmemory-policy", "noeviction"]);
     let agent = std::fs::read(made::file("release/nap-agent")).expect("it is there");
     let node = || {
         let key = "7 00112233445566778899aabbccddeeff\n";
-        let builder = server(true, config).secret("keys", key);
+        let builder = site().secret("keys", key);
         builder.config("NapTicketKey {root}/keys")
     };
     let joined = |httpd: &Httpd, requests: u32| {
@@ -311,12 +326,12 @@ fn in_fleet(name: &str, config: &str, ask: impl Fn(&Httpd, u32)) -> [f64; 2] {
     let url = store.url();
     let member = || {
         let builder = node().program("nap-agent", &agent);
-        let config = format!("NapStore {url} agent={{root}}/nap-agent\nNapNode web1");
+        let config = format!("NapStore {url} agent={{root}}/nap-agent {options}\nNapNode web1");
         builder.config(&config)
     };
     [
-        per_request(&format!("{name}-store"), false, node, &ask),
-        per_request(&format!("{name}-store"), true, member, joined),
+        per_request_of(requests, &format!("{name}-store"), false, node, &ask),
+        per_request_of(requests, &format!("{name}-store"), true, member, joined),
     ]
 }
 
@@ -451,7 +466,8 @@ fn refused_by_debian() -> [f64; 2] {
 
 /// Refused with a ticket, in no fleet and in one. How fast the server is must be known: else next to nothing is leased.
 fn refused_in_fleet() -> [f64; 2] {
-    in_fleet("refused", &room(FULL), |httpd, requests| {
+    let site = || server(true, &room(FULL));
+    in_fleet("refused", [FEW, MANY], "", site, |httpd, requests| {
         // One runs and two wait: only while somebody waits the rate is measured.
         std::thread::scope(|scope| {
             for _ in 0..3 {
@@ -464,6 +480,16 @@ fn refused_in_fleet() -> [f64; 2] {
         });
         refusals("/counter")(httpd, requests);
     })
+}
+
+/// Holders at a full node, in no fleet and in one.
+fn holder_in_fleet() -> [f64; 2] {
+    let pages = HeldPages::start();
+    let site = || holders::at_full(server(true, &room(holders::FULL)), &pages);
+    let [_, all] = HOLDERS;
+    let come = |httpd: &Httpd, some| holders::come(httpd, &pages, [some, all], shifted);
+    // valgrind is slow.
+    in_fleet("holder", HOLDERS, "timeout=250ms", site, come)
 }
 
 /// Two waiters keep the room full. They also determine the ledger, which has room for some twenty tickets; a
@@ -565,9 +591,20 @@ fn fill_up(httpd: &Httpd) -> Vec<TcpStream> {
     held
 }
 
-/// The children's instructions for MANY requests less those for FEW, divided by the difference in requests.
-/// Leaves callgrind's files in target/bench, for callgrind_annotate.
+/// The instructions of one of MANY requests.
 fn per_request(
+    name: &str,
+    nap: bool,
+    server: impl Fn() -> Builder,
+    ask: impl Fn(&Httpd, u32),
+) -> f64 {
+    per_request_of([FEW, MANY], name, nap, server, ask)
+}
+
+/// The children's instructions for many requests less those for few, divided by the difference in requests.
+/// Leaves callgrind's files in target/bench, for callgrind_annotate.
+fn per_request_of(
+    [few, many]: [u32; 2],
     name: &str,
     nap: bool,
     server: impl Fn() -> Builder,
@@ -575,7 +612,7 @@ fn per_request(
 ) -> f64 {
     let kept = nap_testkit::made::directory("bench");
     let which = if nap { "with" } else { "without" };
-    let [few, many] = [FEW, MANY].map(|requests| {
+    let counted = [few, many].map(|requests| {
         let mut httpd = server().start();
         // The first work of each second clears tables: it is the parent's, unless a child is before it.
         std::thread::sleep(SETTLED);
@@ -596,7 +633,7 @@ fn per_request(
         }
         all
     });
-    (many - few) / f64::from(MANY - FEW)
+    (counted[1] - counted[0]) / f64::from(many - few)
 }
 
 /// The count in callgrind's file: its line `totals: N`.

@@ -95,6 +95,11 @@ impl FleetBuilder {
         self
     }
 
+    /// HAProxy keeps each visitor's address on the node that it has chosen first, in round robin.
+    pub fn sticking(self) -> Self {
+        self.balance("roundrobin\n  stick-table type ip size 100k expire 10m\n  stick on src")
+    }
+
     /// Each node's way to the store leads through a [`Cut`].
     pub fn with_cuts(mut self) -> Self {
         self.cuts = true;

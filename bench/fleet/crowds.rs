@@ -1,36 +1,20 @@
-//! One crowd in front of three nodes that share it, through HAProxy in round robin: is a fleet as good as its parts?
+//! A crowd that three nodes share, through HAProxy in round robin.
 //!
 //! - **at once**: all come at once for one page each. Compared with three times what one httpd serves, that has a third
 //!   of the crowd.
 //! - **five pages**: each comes back four times. Compared with three httpds that know nothing of each other, behind a
 //!   HAProxy that keeps each visitor on one.
 //!
-//! By the rule for rates on a noisy machine: pairs in the order A B B A, the median of the pairs' ratios and its
-//! 90 % interval by the sign test. Pages sleep, so that three nodes do not take each other's processor. Prints one
-//! Markdown row for each crowd, kind of httpd and kind of visitors, and exits 1 if something does not hold; nap-load's
-//! reports stay in target/bench. Options, with their defaults first:
-//!
-//! ```text
-//! cargo bench --bench fleet -- mpm=event-stock,event-roomy[,worker-stock,prefork-stock] visitors=ticket,retry-after[,asks] \
-//!     rounds=5 crowd=250 sleep=300 only=
-//! ```
-//!
-//! `crowd=` is the number of visitors for each node, `sleep=` how long a page takes, in milliseconds.
+//! Pages sleep, so that three nodes do not take each other's processor. `crowd=` is the number of visitors for each
+//! node, `sleep=` how long a page takes, in milliseconds.
 
-#[allow(dead_code, reason = "the board is another bench's")]
-mod board;
-#[allow(dead_code, reason = "what is asked by MPM another bench asks")]
-mod hosts;
-mod sign_test;
-mod visitors;
-
-use board::{LIMIT, figure, median};
-use hosts::Host;
+use crate::board::{self, LIMIT, figure, median};
+use crate::hosts::Host;
+use crate::pairs::{self, Pair};
+use crate::visitors::Kind;
 use nap_testkit::fleet::Fleet;
 use nap_testkit::made;
 use serde_json::Value;
-use sign_test::interval;
-use visitors::Kind;
 
 const NODES: u32 = 3;
 const BOUND: &str = "4s";
@@ -70,14 +54,15 @@ struct Asked {
     sleep: u32,
 }
 
-fn main() {
-    board::require_what_make_builds();
-    if let Err(missing) = made::look_for("release/nap-agent") {
-        board::stop(&missing);
+/// Prints a row for each crowd whose name has this word, kind of httpd and kind of visitors. False: something does not
+/// hold.
+pub fn run(only: &str) -> bool {
+    let crowds = || CROWDS.iter().filter(|crowd| crowd.name.contains(only));
+    if crowds().next().is_none() {
+        return true;
     }
     let hosts = board::option("mpm=", "event-stock,event-roomy");
     let kinds = Kind::all_named(&board::option("visitors=", "ticket,retry-after"));
-    let only = board::option("only=", "");
     let asked = Asked {
         rounds: board::number_option("rounds=", "5"),
         crowd: board::number_option("crowd=", "250"),
@@ -111,7 +96,7 @@ fn main() {
         "---:|".repeat(headings.len())
     );
     let mut all_hold = true;
-    for crowd in CROWDS.iter().filter(|crowd| crowd.name.contains(&only)) {
+    for crowd in crowds() {
         for host in hosts.split(',').map(Host::named) {
             for kind in &kinds {
                 let pairs = (0..asked.rounds).map(|round| crowd.pair(&asked, host, kind, round));
@@ -119,28 +104,12 @@ fn main() {
             }
         }
     }
-    if !all_hold {
-        std::process::exit(1);
-    }
-}
-
-/// Reports of both runs.
-struct Pair {
-    fleet: Value,
-    parts: Value,
+    all_hold
 }
 
 impl Crowd {
-    /// Runs both, the fleet first in every other round.
-    fn pair(&self, asked: &Asked, host: &Host, kind: &Kind, round: u32) -> Pair {
-        let fleet = || self.run(asked, host, kind, true, round);
-        let parts = || self.run(asked, host, kind, false, round);
-        if round.is_multiple_of(2) {
-            let (fleet, parts) = (fleet(), parts());
-            return Pair { fleet, parts };
-        }
-        let (parts, fleet) = (parts(), fleet());
-        Pair { fleet, parts }
+    fn pair(&self, asked: &Asked, host: &Host, kind: &Kind, round: u32) -> Pair<Value> {
+        pairs::pair(round, |shares| self.run(asked, host, kind, shares, round))
     }
 
     fn run(&self, asked: &Asked, host: &Host, kind: &Kind, shares: bool, round: u32) -> Value {
@@ -184,8 +153,8 @@ impl Crowd {
         report
     }
 
-    fn print_row(&self, host: &Host, kind: &Kind, pairs: &[Pair]) -> bool {
-        let all = |of: fn(&Pair) -> &Value, pointer: &str| -> Vec<f64> {
+    fn print_row(&self, host: &Host, kind: &Kind, pairs: &[Pair<Value>]) -> bool {
+        let all = |of: fn(&Pair<Value>) -> &Value, pointer: &str| -> Vec<f64> {
             let reports = pairs.iter().map(of);
             reports
                 .filter_map(|report| figure(report, pointer))
@@ -200,10 +169,7 @@ impl Crowd {
             .zip(parts("/served_per_s"));
         let ratios: Vec<f64> = rates.map(|(fleet, parts)| fleet / (part * parts)).collect();
         let ratio = median(ratios.clone()).unwrap_or(0.0);
-        let interval = interval(&ratios).map_or_else(
-            || "–".to_owned(),
-            |(from, to)| format!("{from:.3} to {to:.3}"),
-        );
+        let interval = pairs::spread(&ratios, 3);
         let unserved = sum("/posts/started") - sum("/posts/served");
         // So many may each page need.
         let pages: f64 = self.posts.parse().expect("a number");

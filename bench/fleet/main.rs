@@ -1,0 +1,64 @@
+//! Is a fleet of three nodes as good as its parts, and what does its store's trouble cost a request?
+//!
+//! - **at once**, **five pages** (`crowds.rs`): one crowd in front of three nodes that share it, compared with what a
+//!   node serves alone, and with nodes that know nothing of each other;
+//! - **shared** (`shared.rs`): a limit that all nodes share, compared with one httpd that has it alone;
+//! - **separate** (`separate.rs`): many clients that come back again and again, compared with the same servers without
+//!   a store behind a balancer that keeps each client on one;
+//! - **away** (`away.rs`): how long visitors wait for their first byte while the store is well, dead, slow or silent.
+//!
+//! By the rule for rates on a noisy machine: pairs in the order A B B A, the median of the pairs' ratios and its
+//! 90 % interval by the sign test, or the least and the greatest of fewer than five. Prints Markdown rows, and exits 1
+//! if something does not hold, with a sentence; nap-load's reports stay in target/bench. Options, with their defaults
+//! first:
+//!
+//! ```text
+//! cargo bench --bench fleet -- only=[at once|five pages|shared|separate|away] rounds= \
+//!     mpm=event-stock,event-roomy[,worker-stock,prefork-stock] visitors=ticket,retry-after[,asks] crowd=250 sleep=300 \
+//!     turn=10 clients=600 newcomers=960 holders=24
+//! ```
+//!
+//! The first line is for all; `mpm=` to `sleep=` are those of the crowds, `turn=` is of **shared**, `clients=` of
+//! **separate**, `newcomers=` and `holders=` of **away**.
+
+mod away;
+#[allow(dead_code, reason = "the board is another bench's")]
+#[path = "../board.rs"]
+mod board;
+mod crowds;
+#[path = "../held_page.rs"]
+mod held_page;
+#[allow(dead_code, reason = "what is asked by MPM another bench asks")]
+#[path = "../hosts.rs"]
+mod hosts;
+mod pairs;
+mod separate;
+mod shared;
+#[path = "../sign_test.rs"]
+mod sign_test;
+#[path = "../tries.rs"]
+mod tries;
+#[path = "../visitors.rs"]
+mod visitors;
+
+use nap_testkit::made;
+
+fn main() {
+    board::require_what_make_builds();
+    if let Err(missing) = made::look_for("release/nap-agent") {
+        board::stop(&missing);
+    }
+    let only = board::option("only=", "");
+    let mut all_hold = crowds::run(&only);
+    let parts: [(&str, fn() -> bool); 3] = [
+        ("shared", shared::run),
+        ("separate", separate::run),
+        ("away", away::run),
+    ];
+    for (_, run) in parts.iter().filter(|(name, _)| name.contains(&only)) {
+        all_hold &= run();
+    }
+    if !all_hold {
+        std::process::exit(1);
+    }
+}
