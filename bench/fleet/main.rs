@@ -15,10 +15,10 @@
 //! ```text
 //! cargo bench --bench fleet -- only=[at once|five pages|shared|separate|away] rounds= \
 //!     mpm=event-stock,event-roomy[,worker-stock,prefork-stock] visitors=ticket,retry-after[,asks] crowd=250 sleep=300 \
-//!     turn=10 clients=600 newcomers=960 holders=24
+//!     turn=10 cycles=1 clients=600 newcomers=960 holders=24
 //! ```
 //!
-//! The first line is for all; `mpm=` to `sleep=` are those of the crowds, `turn=` is of **shared**, `clients=` of
+//! The first line is for all; `mpm=` to `sleep=` are those of the crowds, `turn=` and `cycles=` are of **shared**, `clients=` of
 //! **separate**, `newcomers=` and `holders=` of **away**.
 
 mod away;
@@ -43,6 +43,9 @@ mod visitors;
 
 use nap_testkit::made;
 
+/// Its name, and how it is run. False: something does not hold.
+type Part = (&'static str, fn() -> bool);
+
 fn main() {
     board::require_what_make_builds();
     if let Err(missing) = made::look_for("release/nap-agent") {
@@ -50,7 +53,7 @@ fn main() {
     }
     let only = board::option("only=", "");
     let mut all_hold = crowds::run(&only);
-    let parts: [(&str, fn() -> bool); 3] = [
+    let parts: [Part; 3] = [
         ("shared", shared::run),
         ("separate", separate::run),
         ("away", away::run),

@@ -2,6 +2,7 @@
 
 use crate::sign_test::interval;
 use std::fs;
+use std::ops::Range;
 
 /// What a run of the fleet came to, and one of what it is compared with.
 pub struct Pair<T> {
@@ -68,17 +69,32 @@ impl Machine {
     }
 }
 
-/// What visitors waited in the room who came from this second of the epoch on and were served, in seconds, from a log
-/// of [`WAITS`].
-pub fn waits_since(second: u64, log: &str) -> Vec<f64> {
+/// What to say besides of a rate that is too low, if the machine was busier than a rate can be judged by: per cent of
+/// each run.
+pub fn if_busy(busy: &[f64]) -> String {
+    match most(busy) {
+        busy if busy > BUSY => {
+            format!("; the machine was {busy:.0} % busy, {BUSY} % is the most to judge by")
+        }
+        _ => String::new(),
+    }
+}
+
+/// What visitors waited in the room who came in these seconds of the epoch and were served, in seconds, from a log of
+/// [`WAITS`].
+pub fn waits(seconds: &Range<u64>, log: &str) -> Vec<f64> {
     let wait = |line: &str| {
         let mut words = line.strip_prefix("200 ")?.split_whitespace();
         let came: u64 = words.next()?.parse().ok()?;
         // No note: it did not wait.
-        (came >= second).then(|| words.next().and_then(|s| s.parse().ok()).unwrap_or(0.0))
+        let wanted = seconds.contains(&came);
+        wanted.then(|| words.next().and_then(|s| s.parse().ok()).unwrap_or(0.0))
     };
     log.lines().filter_map(wait).collect()
 }
+
+/// Beyond this nodes take each other's processor.
+const BUSY: f64 = 70.0;
 
 /// The format of the access log.
 pub const WAITS: &str = "%>s %{sec}t %{nap-wait}n";
