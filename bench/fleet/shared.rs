@@ -21,8 +21,8 @@ const LIMIT: u64 = 6;
 const PAGE: &str = "/counter?ms=50";
 /// Seconds before the first turn.
 const BEFORE: u32 = 5;
-/// Newcomers a second; the limit serves some 105.
-const NEWCOMERS: &str = "125";
+/// Newcomers a second; the limit serves some 110.
+const NEWCOMERS: &str = "150";
 const LIKES: [[u32; 3]; 3] = [[80, 10, 10], [10, 80, 10], [10, 10, 80]];
 
 const SERVED: f64 = 0.93;
