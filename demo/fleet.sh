@@ -37,9 +37,13 @@ start_node() {
 }
 
 write_config() {
-  common_config "$1" "$2" cgid
+  common_config "$1" "$2" cgid remoteip
   cat <<CONF
 LoadModule nap_module $so
+# The visitor's own address, which HAProxy tells.
+RemoteIPHeader X-Forwarded-For
+RemoteIPInternalProxy 127.0.0.1
+CustomLog access_log "%a %t \"%r\" %>s"
 ScriptSock cgisock
 SetEnv BOARD_DIR $root/data
 SetEnv BOARD_CPU_MS ${BOARD_CPU_MS:-30}
@@ -88,9 +92,11 @@ defaults
   retry-on conn-failure
 frontend crowd
   bind 127.0.0.1:${port_of[balancer]}
+  http-request set-header X-Forwarded-For %[src]
   default_backend nodes
 backend nodes
   balance roundrobin
+  http-response set-header X-Served-By %s
 CONF
   for name in "${names[@]}"; do
     echo "  server $name 127.0.0.1:${port_of[$name]} check inter 500ms fall 2"
@@ -98,6 +104,11 @@ CONF
 } >"$root/balancer/haproxy.cfg"
 setsid haproxy -f "$root/balancer/haproxy.cfg" -db >"$root/balancer/log" 2>&1 &
 pid[balancer]=$!
+for _ in $(seq 100); do
+  free "${port_of[balancer]}" || break
+  kill -0 "${pid[balancer]}" 2>/dev/null || { cat "$root/balancer/log" >&2; exit 1; }
+  sleep 0.1
+done
 
 cat <<TEXT
 
@@ -108,7 +119,7 @@ cat <<TEXT
 
   Send a crowd, in another terminal:
 
-    $1/release/nap-load --clients 200 --posts 5 http://127.0.0.1:${port_of[balancer]}/board
+    $1/release/nap-load --clients 200 --posts 5 --node-header X-Served-By http://127.0.0.1:${port_of[balancer]}/board
 
   Then break something. Type web1, web2, web3 or store, and one of: kill, stop, ok. /nap-info of the others
   says within seconds what is missing.
