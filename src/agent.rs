@@ -29,7 +29,7 @@ pub struct Brief {
     /// `sticky`: each node sells its own slots.
     #[serde(default)]
     pub sticky: bool,
-    /// `spare=`: one node may be lost and no promise is broken.
+    /// `spare=`: room is kept for the holders of one node that is lost.
     #[serde(default)]
     pub spare: bool,
     /// `forget=`: who was silent for so long has no part in a shared limit, milliseconds.
