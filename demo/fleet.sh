@@ -17,6 +17,7 @@ end_all() {
     kill -CONT -- "-$one" 2>/dev/null || :
     kill -TERM "$one" 2>/dev/null || :
   done
+  for one in "${pid[@]}"; do wait "$one" 2>/dev/null || :; done
   stop
 }
 trap end_all EXIT
