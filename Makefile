@@ -139,6 +139,11 @@ test-pure: ## the tests that need no server
 # A million events, optimised: `cargo test` has only time for some thousands.
 test-room: programs ## random worlds with faults in virtual time: every promise kept
 	$(TARGET)/release/nap-sim check --events 1000000
+	$(TARGET)/release/nap-sim check --events 1000000 --nodes 20
+
+# A minute and a half.
+test-scale: programs ## a crowd of a million at a hundred front ends, in virtual time: every promise kept
+	$(TARGET)/release/nap-sim scale --nodes 100 --visitors 1000000 --within 60
 
 # The permits under loom: every interleaving, and every value the memory model lets a thread read.
 test-models: ## models of the lock-free permits
@@ -191,7 +196,7 @@ test-hidden: module programs cgi
 	$(CARGO) test --locked --test browser_return -- hidden_for_six_minutes
 
 # On a second httpd, where no access can be parked: it has its own module and target.
-.PHONY: test-older
+.PHONY: test-older test-scale
 OLDER_TESTS := scheduled tickets restarts refusal
 OLDER_PARKING := where_nobody what_is_answered who_cannot behind_an_error who_waits
 test-older: ## the tests on an httpd older than 2.4.63: NAP_OLDER_APXS names its apxs
@@ -224,7 +229,7 @@ test-all: setup-all module programs cgi ## and the long ones: browsers, models, 
 	$(MAKE) --no-print-directory test-hidden >$(TARGET)/test-hidden.log 2>&1 & hidden=$$!; \
 	trap 'kill $$roots $$hidden' INT TERM; \
 	$(MAKE) --no-print-directory --keep-going ELSEWHERE='--skip hidden_for_six_minutes' \
-	  test test-models test-sanitize test-threads test-valgrind; here=$$?; \
+	  test test-models test-scale test-sanitize test-threads test-valgrind; here=$$?; \
 	wait $$hidden; waited=$$?; wait $$roots; there=$$?; \
 	cat $(TARGET)/test-hidden.log $(TARGET)/test-roots.log; exit $$((here | waited | there))
 

@@ -127,6 +127,9 @@ impl FleetTally {
     }
 }
 
+/// One of so many promises may break in the adversary's worlds.
+const ADVERSARY: u64 = 10_000;
+
 /// Events of a world, at most: no world is so long that the others get no turn.
 const MOST: u64 = 60_000;
 
@@ -187,7 +190,16 @@ pub fn worlds(
         let family = family.map_or((Family::of(next) as u64 + 1) % 4, |family| family as u64);
         next = (seeds.bits() >> 18) * 4 + family;
     }
-    Ok(tally)
+    let at = Family::Adversary as usize;
+    let (broken, allowed) = (tally.broken[at], tally.presented[at].div_ceil(ADVERSARY));
+    match broken > allowed {
+        true => Err(Failure {
+            seed,
+            event: tally.events,
+            why: format!("{broken} promises broken in the adversary's worlds, more than {allowed}"),
+        }),
+        false => Ok(tally),
+    }
 }
 
 /// A random fleet of 2 to so many nodes.
