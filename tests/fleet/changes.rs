@@ -2,15 +2,13 @@
 //! names the odd one.
 
 use crate::crowd::{fleet, sale};
-use crate::outage::{disturbed, or_long};
+use crate::outage::{disturbed, of_cgid, or_long};
 use nap_testkit::fleet::{Fleet, name};
 use nap_testkit::{for_event_or_each_mpm, wait_until};
 use std::fs;
 use std::ops::Range;
 use std::time::Duration;
 
-/// mod_cgid says so where its daemon ends as a request has just reached it.
-const OF_CGID: &str = "failed reading PID from cgi daemon";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const OLD: &str = "7 00112233445566778899aabbccddeeff\n";
@@ -67,7 +65,7 @@ fn keys_and_bounds_are_changed_at_one_node_after_the_other() {
     for_event_or_each_mpm(|mpm| {
         let mut fleet = fleet(mpm)
             .node(|node| node.expect_log("NapWaitMax is ", "we change it"))
-            .node(|node| node.expect_log(OF_CGID, "its daemon is another one after a restart"))
+            .node(of_cgid)
             .start();
         let own = sale().bound;
         let other = or_long("2s", "5s");

@@ -4,7 +4,7 @@ use crate::crowd::{assert_all_kept, figure, fleet, sale};
 use nap_testkit::cut::Way;
 use nap_testkit::fleet::Fleet;
 use nap_testkit::store::{Sentinels, Store};
-use nap_testkit::{Mpm, for_event_or_each_mpm, long, wait_until};
+use nap_testkit::{Builder, Mpm, for_event_or_each_mpm, long, wait_until};
 use serde_json::Value;
 use std::thread::sleep;
 use std::time::Duration;
@@ -76,25 +76,38 @@ fn children_that_are_killed_take_no_ticket_with_them() {
             .node(|node| node.expect_log("exit signal Killed", "we kill it"))
             .start();
         disturbed(&mut fleet, or_long(8, 40), |fleet| {
-            for round in 0..or_long(8, 40) {
+            for round in 0..or_long(8, 26) {
                 let node = fleet.node(round % 3);
                 let children = node.children();
                 node.kill9(children[round % children.len()]);
-                sleep(Duration::from_millis(600));
+                sleep(Duration::from_millis(or_long(600, 1500)));
             }
         });
     });
 }
 
+/// A graceful restart gives mod_cgid another daemon. It says so where the first ends as a request has just reached it.
+pub fn of_cgid(node: Builder) -> Builder {
+    let said = ["AH01261", "AH10246"];
+    said.iter()
+        .fold(node, |node, line| node.expect_log(line, "it is restarted"))
+}
+
 /// A full restart of one of three nodes, as docs/coexistence.md has it. One that stops accepts connections for seconds, and
 /// answers none: its balancer is told first.
 pub fn restart(fleet: &mut Fleet, n: usize) {
+    restart_after(fleet, n, || {});
+}
+
+/// The same; something happens while the node is down.
+pub fn restart_after(fleet: &mut Fleet, n: usize, happens: impl FnOnce()) {
     let mut weights = [1; 3];
     weights[n] = 0;
     fleet.weigh(&weights);
     // Who waits there would be cut off, and may be too late for their prime window when they come again.
     fleet.node(n).until_idle();
     fleet.node_mut(n).stop();
+    happens();
     fleet.node_mut(n).start_again();
     fleet.until_members(3);
     fleet.weigh(&[1; 3]);
@@ -103,7 +116,7 @@ pub fn restart(fleet: &mut Fleet, n: usize) {
 #[test]
 fn nodes_are_restarted_one_after_the_other() {
     for_event_or_each_mpm(|mpm| {
-        let mut fleet = fleet(mpm).start();
+        let mut fleet = fleet(mpm).node(of_cgid).start();
         disturbed(&mut fleet, or_long(8, 40), |fleet| {
             for _ in 0..or_long(1, 4) {
                 for n in 0..3 {

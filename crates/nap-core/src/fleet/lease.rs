@@ -8,7 +8,7 @@ use crate::micros::Micros;
 use crate::nap::whole;
 
 /// A node has no fewer places in hand than this,
-pub const STOCK_MIN: u32 = 8;
+pub const STOCK_MIN: u32 = 2;
 /// and no more.
 pub const STOCK_MAX: u32 = 4096;
 /// So many who stand outside can be sold a ticket before the store has answered.
@@ -201,7 +201,7 @@ mod tests {
     fn what_is_sold_in_two_renewals_is_wanted_and_more_by_who_runs_dry() {
         let mut stock = Stock::default();
         let at = Micros::from_millis;
-        assert_eq!(stock.wanted(0, false, at(1000)), 8);
+        assert_eq!(stock.wanted(0, false, at(1000)), 2);
         stock.sells(30, at(1010));
         assert_eq!(stock.wanted(0, false, at(1020)), 60);
         assert_eq!(
