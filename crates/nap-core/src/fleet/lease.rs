@@ -213,7 +213,7 @@ mod tests {
         stock.sells(10, at(1260));
         assert_eq!(stock.wanted(0, false, at(1270)), 60, "a renewal later");
         assert_eq!(stock.wanted(0, false, at(1520)), 20);
-        assert_eq!(stock.wanted(0, false, at(9000)), 8);
+        assert_eq!(stock.wanted(0, false, at(9000)), 2);
         let outside = [40, 5000].map(|outside| stock.wanted(outside, false, at(9000)));
         assert_eq!(outside, [40, 256]);
         stock.sells(9000, at(9001));
