@@ -166,6 +166,11 @@ fn the_clock_of_the_store_may_be_set() {
             );
             // The others follow it slowly, and a node that starts goes with them.
             if *by != 0 {
+                wait_until("the others have seen it", PATIENCE, || {
+                    [0, 1]
+                        .iter()
+                        .all(|n| fleet.node(*n).error_log().contains(moved))
+                });
                 restart(fleet, 2);
             }
             until_tickets_are_good_everywhere(fleet);

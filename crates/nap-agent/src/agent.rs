@@ -306,6 +306,10 @@ impl Agent {
             if let Some(figures) = figures::of(&self.segment) {
                 self.beat.figures = figures;
             }
+            self.beat.time = match self.link.store_heard.load(Relaxed) {
+                0 => 0,
+                _ => (self.segment.now().0).saturating_add_signed(self.link.offset.load(Relaxed)),
+            };
             let saying = Saying {
                 name: &self.name,
                 node: self.link.node.load(Relaxed) as u8,
@@ -391,7 +395,6 @@ impl Agent {
         let reading = self.clock.answered(sent, got, told);
         self.link.offset.store(reading.offset, Relaxed);
         self.link.offset_left.store(reading.left, Relaxed);
-        self.beat.ahead = reading.left.saturating_neg();
         if let Some(jump) = reading.jump {
             self.log.say(got, "jump", Level::Error, &words::jump(jump));
         }

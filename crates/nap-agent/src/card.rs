@@ -6,7 +6,7 @@
 use std::hash::{Hash as _, Hasher as _};
 
 use mod_nap::agent::{Brief, KeyMark, RoomMark};
-use nap_core::fleet::member::{Differs, Figures, SILENT, Setting};
+use nap_core::fleet::member::{Differs, Figures, Setting};
 use nap_core::micros::Micros;
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +104,9 @@ pub fn version_of(number: u64) -> String {
     format!("{major}.{minor}.{patch}")
 }
 
+/// Twice the time between two beats: what is older was not said just now.
+const FRESH: Micros = Micros::from_millis(500);
+
 /// A sign of life. The store's script puts its own time in front.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -117,9 +120,9 @@ pub struct Beat {
     pub card: String,
     /// It says goodbye.
     pub left: bool,
-    /// How far the fleet's time, as this node has it, is ahead of the store's clock, microseconds: that was set, and the
-    /// nodes follow slowly.
-    pub ahead: i64,
+    /// The fleet's time as the node has it, microseconds since 1970; 0: it has none yet. The store's clock may have been set,
+    /// and nodes follow slowly.
+    pub time: u64,
     /// How it does.
     #[serde(with = "FiguresThere")]
     pub figures: Figures,
@@ -131,10 +134,11 @@ impl Beat {
         serde_json::to_string(self).expect("texts and numbers")
     }
 
-    /// [`Beat::ahead`], if the node lives when the store's clock shows `time`.
-    pub fn ahead_at(&self, time: Micros) -> Option<i64> {
-        let lives = !self.left && self.at.abs_diff(time.0) < SILENT.0;
-        lives.then_some(self.ahead)
+    /// How far the fleet's time, as this node has it, is ahead of the store's clock, which shows `now`, microseconds. None: it
+    /// has not beaten just now, or not since that clock was set.
+    pub fn ahead_at(&self, now: Micros) -> Option<i64> {
+        let beats = !self.left && self.time != 0 && self.at.abs_diff(now.0) < FRESH.0;
+        beats.then(|| self.time.wrapping_sub(self.at).cast_signed())
     }
 
     /// From the store; None: it is none.
@@ -281,33 +285,33 @@ mod tests {
     fn only_a_node_that_lives_tells_how_far_fleet_time_is_ahead() {
         let beat = Beat {
             at: 10_000_000,
-            ahead: -2_000_000,
+            time: 8_000_000,
             ..Beat::default()
         };
-        let at = |seconds| beat.ahead_at(Micros::from_secs(seconds));
-        // The store's clock may have been set back since.
-        assert_eq!([8, 12].map(at), [Some(-2_000_000); 2]);
-        assert_eq!([7, 13].map(at), [None; 2]);
+        let at = |ms| beat.ahead_at(Micros::from_millis(ms));
+        assert_eq!([9_501, 10_000, 10_499].map(at), [Some(-2_000_000); 3]);
+        // The store's clock was set since.
+        assert_eq!([8_000, 12_000].map(at), [None; 2]);
         let left = Beat {
             left: true,
             ..beat.clone()
         };
         assert_eq!(left.ahead_at(Micros::from_secs(10)), None);
         let older = Beat::read(br#"{"at":10000000,"instance":"8f"}"#).expect("a beat");
-        assert_eq!(older.ahead_at(Micros::from_secs(10)), Some(0));
+        assert_eq!(older.ahead_at(Micros::from_secs(10)), None);
     }
 
     proptest! {
         #[test]
         fn a_beat_is_read_as_it_was_written(
-            numbers in any::<[u32; 4]>(), sums in any::<[u64; 5]>(), left in any::<bool>(), ahead in any::<i64>()
+            numbers in any::<[u32; 4]>(), sums in any::<[u64; 5]>(), left in any::<bool>(), time in any::<u64>()
         ) {
             let [running, limit, waiting, places] = numbers;
             let [arrivals, served, sold, redeemed, broken] = sums;
             let figures = Figures {
                 running, limit, waiting, places, arrivals, served, sold, redeemed, broken,
             };
-            let beat = Beat { at: 0, instance: "8f".into(), card: "1".into(), left, ahead, figures };
+            let beat = Beat { at: 0, instance: "8f".into(), card: "1".into(), left, time, figures };
             prop_assert_eq!(Beat::read(beat.written().as_bytes()), Some(beat));
         }
 
