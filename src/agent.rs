@@ -92,7 +92,8 @@ pub struct RoomMark {
     pub prime: u64,
     /// `NapTicketHorizon`.
     pub horizon: u64,
-    /// `NapRunReady n shared`; 0: the limit is each node's own.
+    /// `NapRunReady n shared`; 0: the limit is each node's own. A server of an older version does not say.
+    #[serde(default)]
     pub limit: u64,
 }
 

@@ -282,6 +282,15 @@ mod tests {
     }
 
     #[test]
+    fn the_card_of_an_older_version_is_read() {
+        let (written, _) = card().written();
+        let older = written.replace(r#","limit":6"#, "");
+        assert_ne!(older, written);
+        let older: Card = serde_json::from_str(&older).expect("a card");
+        assert_eq!(found(&older), Some((Setting::Limit, "shop".into(), 0, 6)));
+    }
+
+    #[test]
     fn only_a_node_that_lives_tells_how_far_fleet_time_is_ahead() {
         let beat = Beat {
             at: 10_000_000,
