@@ -10,7 +10,7 @@ use super::time_of_day;
 use crate::wall::Wall;
 use nap_core::fleet::NODES;
 use nap_core::fleet::link::{Heard, Link, Standing, TRIPS_UP_TO};
-use nap_core::fleet::member::{Differs, Member, Presence, Setting};
+use nap_core::fleet::member::{Differs, Member, Presence, Setting, shared_limit};
 use nap_core::fleet::stake::Stake;
 use nap_core::micros::Micros;
 
@@ -318,7 +318,7 @@ fn differs(differs: &Differs, node: &str) -> Option<String> {
         Setting::Prime => of_room("NapTicketPrime"),
         Setting::Horizon => of_room("NapTicketHorizon"),
         Setting::Limit => {
-            let [theirs, ours] = [theirs, ours].map(limit);
+            let [theirs, ours] = [theirs, ours].map(shared_limit);
             format!("room {room}: NapRunReady is {theirs} at {node} and {ours} here")
         }
         Setting::Room => {
@@ -333,14 +333,6 @@ fn differs(differs: &Differs, node: &str) -> Option<String> {
             format!("{node} runs mod_nap {theirs}, and this server {ours}")
         }
     })
-}
-
-/// A limit that all share, as in its directive.
-fn limit(n: u64) -> String {
-    match n {
-        0 => "not shared".into(),
-        n => format!("{n} shared"),
-    }
 }
 
 /// Milliseconds as in a directive; 0: auto.

@@ -201,7 +201,10 @@ impl Gates {
                 }
                 // The first of them was on its way before.
                 if was_away && !first {
-                    let marks = batch.tales.iter().filter(|tale| is_mark(tale.event));
+                    let marks = batch
+                        .tales
+                        .iter()
+                        .filter(|tale| tale.event.is_some_and(Event::is_mark));
                     self.replayed[0] += marks.count() as u64;
                 }
                 if at.twice.len() > TWICE {
@@ -456,8 +459,4 @@ fn arrivals(view: &GateView<'_>) -> u64 {
 fn kept(gate: &Gate) -> Micros {
     let terms = &gate.terms;
     terms.horizon + terms.lifetime.max(terms.prime) + terms.grace()
-}
-
-fn is_mark(event: Option<Event>) -> bool {
-    matches!(event, Some(Event::Waits | Event::Runs))
 }

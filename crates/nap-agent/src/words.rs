@@ -1,6 +1,6 @@
 //! Sentences of the log.
 
-use nap_core::fleet::member::{Differs, Setting};
+use nap_core::fleet::member::{Differs, Setting, shared_limit};
 
 use crate::card::version_of;
 use crate::store::Server;
@@ -81,7 +81,7 @@ pub fn differs(name: &str, differs: &Differs) -> String {
         Some(Setting::Prime) => setting("NapTicketPrime"),
         Some(Setting::Horizon) => setting("NapTicketHorizon"),
         Some(Setting::Limit) => {
-            let [theirs, ours] = [theirs, ours].map(limit);
+            let [theirs, ours] = [theirs, ours].map(shared_limit);
             format!(
                 "room {room}: NapRunReady is {theirs} at {name} and {ours} here; the smallest counts"
             )
@@ -98,14 +98,6 @@ pub fn differs(name: &str, differs: &Differs) -> String {
             format!("{name} has mod_nap {theirs}, this server {ours}")
         }
         None => format!("{name} is as this server"),
-    }
-}
-
-/// A limit that all share, as its directive has it.
-fn limit(n: u64) -> String {
-    match n {
-        0 => "not shared".into(),
-        n => format!("{n} shared"),
     }
 }
 

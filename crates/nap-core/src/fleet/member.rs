@@ -126,6 +126,14 @@ impl Differs {
     }
 }
 
+/// A limit that all nodes share, as `NapRunReady` has it; 0: it is not shared.
+pub fn shared_limit(n: u64) -> String {
+    match n {
+        0 => "not shared".into(),
+        n => format!("{n} shared"),
+    }
+}
+
 /// A node of the fleet. All zero = nobody has this number. At the index of its number, 0 unused.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,6 +22,13 @@ pub enum Event {
     Unused = 5,
 }
 
+impl Event {
+    /// Does it leave a mark at the store: this node has the ticket?
+    pub fn is_mark(self) -> bool {
+        matches!(self, Event::Waits | Event::Runs)
+    }
+}
+
 /// One note.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]

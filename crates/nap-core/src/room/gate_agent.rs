@@ -433,7 +433,7 @@ impl GateAgent {
         let mut all: Vec<Tale> = marks.chain(self.unmarked.keys().map(unused)).collect();
         self.urgent |= !all.is_empty();
         // What is told of marks alone is among these: told again and again it would grow without end.
-        let is_mark = |tale: &Tale| matches!(tale.event, Some(Event::Waits | Event::Runs));
+        let is_mark = |tale: &Tale| tale.event.is_some_and(Event::is_mark);
         self.tales
             .retain(|tale| tale.window.is_some() || !is_mark(tale));
         all.append(&mut self.tales);
