@@ -142,6 +142,7 @@ test-room: programs ## random worlds with faults in virtual time: every promise 
 	$(TARGET)/release/nap-sim check --events 1000000 --nodes 20
 
 # A minute and a half.
+.PHONY: test-scale
 test-scale: programs ## a crowd of a million at a hundred front ends, in virtual time: every promise kept
 	$(TARGET)/release/nap-sim scale --nodes 100 --visitors 1000000 --within 60
 
@@ -196,7 +197,7 @@ test-hidden: module programs cgi
 	$(CARGO) test --locked --test browser_return -- hidden_for_six_minutes
 
 # On a second httpd, where no access can be parked: it has its own module and target.
-.PHONY: test-older test-scale
+.PHONY: test-older
 OLDER_TESTS := scheduled tickets restarts refusal
 OLDER_PARKING := where_nobody what_is_answered who_cannot behind_an_error who_waits
 test-older: ## the tests on an httpd older than 2.4.63: NAP_OLDER_APXS names its apxs

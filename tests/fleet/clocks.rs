@@ -78,9 +78,15 @@ fn nodes_may_have_wrong_wall_clocks() {
     disturbed(&mut fleet, or_long(20, 90), |fleet| {
         until_tickets_are_good_everywhere(fleet);
         for by in [3600, -3600] {
-            // Not while it runs: event would close connections that wait, as if their Timeout were over.
+            // Not while it runs: event would close connections that wait, as if their Timeout were over,
             for (n, by) in [(1, by), (2, -by)] {
                 restart_after(fleet, n, || clocks[n].set(by));
+                assert_ahead(fleet, n, by);
+            }
+            until_tickets_are_good_everywhere(fleet);
+            // and that is a minute.
+            for (n, by) in [(1, by + 30), (2, -by - 30)] {
+                clocks[n].set(by);
                 assert_ahead(fleet, n, by);
             }
             until_tickets_are_good_everywhere(fleet);

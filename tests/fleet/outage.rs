@@ -76,11 +76,11 @@ fn children_that_are_killed_take_no_ticket_with_them() {
             .node(|node| node.expect_log("exit signal Killed", "we kill it"))
             .start();
         disturbed(&mut fleet, or_long(8, 40), |fleet| {
-            for round in 0..or_long(8, 26) {
+            for round in 0..or_long(8, 40) {
                 let node = fleet.node(round % 3);
                 let children = node.children();
                 node.kill9(children[round % children.len()]);
-                sleep(Duration::from_millis(or_long(600, 1500)));
+                sleep(Duration::from_millis(600));
             }
         });
     });

@@ -118,11 +118,10 @@ impl FleetBuilder {
         let agent = folder.join("nap-agent");
         // The children's user may not see our own folder.
         fs::copy(made::file("release/nap-agent"), &agent).expect("the temp directory takes a file");
-        let begins = folder.join("begins");
-        let script = format!("#!/bin/sh\nsleep {}\nexec {}\n", self.late, agent.display());
-        fs::write(&begins, script).expect("the temp directory takes a file");
-        open_to_children(&begins, 0o755);
-        let agent = if self.late > 0.0 { begins } else { agent };
+        let agent = match self.late {
+            0.0 => agent,
+            seconds => late(&agent, seconds),
+        };
         let counter = folder.join("counter");
         fs::write(&counter, "").expect("the temp directory takes a file");
         open_to_children(&counter, 0o666);
@@ -389,6 +388,15 @@ fn balancing(
         );
     }
     text
+}
+
+/// A program that begins this agent so many seconds later.
+fn late(agent: &Path, seconds: f64) -> PathBuf {
+    let program = agent.with_file_name("begins");
+    let script = format!("#!/bin/sh\nsleep {seconds}\nexec {}\n", agent.display());
+    fs::write(&program, script).expect("the temp directory takes a file");
+    open_to_children(&program, 0o755);
+    program
 }
 
 fn folder() -> PathBuf {
