@@ -1,7 +1,7 @@
 //! [`Stake`]: what a gate knows of its fleet and tells it. The agent writes the first part with what it hears; the gate
 //! writes the notes.
 
-use super::claims::{self, in_ppm};
+use super::claims;
 use super::guests::{Guests, Name};
 use super::notes::{Event, Notes};
 use super::serials::Serials;
@@ -51,8 +51,7 @@ impl Ahead {
                 false => count.saturating_sub(1),
             }
         };
-        let at = |cell: u64| usize::try_from(cell.saturating_sub(self.base)).unwrap_or(AHEAD);
-        let (first, last) = (at(cell_of(from)).min(AHEAD), at(cell_from(to)).min(AHEAD));
+        let (first, last) = (self.at(cell_of(from)), self.at(cell_from(to)));
         if let Some(cells) = self.open.get_mut(first..last) {
             cells.iter_mut().for_each(act);
         }
@@ -64,11 +63,19 @@ impl Ahead {
         }
     }
 
-    fn of(&self, cells: &[u32; AHEAD], cell: u64) -> u32 {
-        let at = cell.checked_sub(self.base).map(usize::try_from);
-        at.and_then(Result::ok)
-            .and_then(|at| cells.get(at).copied())
-            .unwrap_or(0)
+    fn at(&self, cell: u64) -> usize {
+        usize::try_from(cell.saturating_sub(self.base)).map_or(AHEAD, |at| at.min(AHEAD))
+    }
+
+    /// The most windows open in one of the cells `from .. to`.
+    fn most_open(&self, from: u64, to: u64) -> u32 {
+        let cells = self.open.get(self.at(from)..self.at(to));
+        cells.unwrap_or_default().iter().copied().fold(0, u32::max)
+    }
+
+    fn begins(&self, cell: u64) -> u32 {
+        let begins = self.begins.get(self.at(cell)).copied();
+        begins.filter(|_| cell >= self.base).unwrap_or(0)
     }
 }
 
@@ -151,23 +158,23 @@ impl Stake {
 
     /// How many windows of own slots may be open here at a time, of the `most` that it [bears](super::share::borne).
     pub fn sellable_here(&self, most: u32) -> u32 {
-        match (self.own_most, self.homing.part_here()) {
+        match (self.own_most, self.homing.here_ppm()) {
             // Behind a sticky balancer own tickets come back here.
-            (0, _) | (_, 0.95..) => most,
+            (0, _) | (_, 950_000..) => most,
             (own_most, _) => most.min(own_most),
         }
     }
 }
 
 impl Beside for Stake {
-    fn open(&self, cell: u64, own: u32) -> u32 {
-        let all = self.all.of(&self.all.open, cell);
-        claims::expected(own, in_ppm(self.homing.part_here()), all, self.share_ppm)
+    fn most_open(&self, from: u64, to: u64, own: u32) -> u32 {
+        let all = self.all.most_open(from, to);
+        claims::expected(own, self.homing.here_ppm(), all, self.share_ppm)
     }
 
     fn begins(&self, cell: u64, own: u32) -> u32 {
-        let all = self.all.of(&self.all.begins, cell);
-        claims::expected(own, in_ppm(self.homing.part_here()), all, self.share_ppm)
+        let all = self.all.begins(cell);
+        claims::expected(own, self.homing.here_ppm(), all, self.share_ppm)
     }
 }
 
@@ -177,8 +184,8 @@ impl Beside for Stake {
 pub struct OfAll<'a>(pub &'a Stake);
 
 impl Beside for OfAll<'_> {
-    fn open(&self, cell: u64, _: u32) -> u32 {
-        self.0.open(cell, 0)
+    fn most_open(&self, from: u64, to: u64, _: u32) -> u32 {
+        self.0.most_open(from, to, 0)
     }
 
     fn begins(&self, cell: u64, _: u32) -> u32 {
@@ -227,7 +234,11 @@ mod tests {
         let secs = |s: f64| Micros::from_secs_f64(s);
         stake.all = Ahead::told(secs(100.0), [8; AHEAD], [1; AHEAD]);
         stake.all.count(secs(101.2), secs(102.1), true);
-        let open = |stake: &Stake, s: f64| stake.open(cell_of(secs(s)), 0);
+        let own = |stake: &Stake, s: f64, own| {
+            let cell = cell_of(secs(s));
+            stake.most_open(cell, cell + 1, own)
+        };
+        let open = |stake: &Stake, s: f64| own(stake, s, 0);
         assert_eq!(
             [100.9, 101.0, 102.4, 102.5].map(|s| open(&stake, s)),
             [2, 3, 3, 2]
@@ -235,13 +246,9 @@ mod tests {
         assert_eq!(stake.begins(cell_of(secs(101.0)), 0), 1);
         assert_eq!(open(&stake, 99.0), 0, "before what was told");
         assert_eq!(open(&stake, 164.0), 0, "and behind it");
-        assert_eq!(
-            stake.open(cell_of(secs(100.0)), 9),
-            9,
-            "own ones, all of which come back"
-        );
+        assert_eq!(own(&stake, 100.0, 9), 9, "own ones, all of which come back");
         (0..200).for_each(|_| stake.homing.note(false));
-        assert_eq!(stake.open(cell_of(secs(100.0)), 9), 2);
+        assert_eq!(own(&stake, 100.0, 9), 2);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where the balancer sends visitors: w, a node's share of all accesses, and p, the part of its own tickets that come back
 //! to the node that sold them. Both are seen, never asked for.
 
+use super::claims::WHOLE;
 use crate::micros::Micros;
 
 /// Accesses of this long a time count for w.
@@ -88,9 +89,14 @@ impl Homing {
         self.next = (at + 1) % TICKETS;
     }
 
+    /// p, parts of a million.
+    pub fn here_ppm(&self) -> u32 {
+        TICKETS.saturating_sub(self.away) * (WHOLE / TICKETS)
+    }
+
     /// p, in 0 ..= 1.
     pub fn part_here(&self) -> f64 {
-        f64::from(TICKETS.saturating_sub(self.away)) / f64::from(TICKETS)
+        f64::from(self.here_ppm()) / f64::from(WHOLE)
     }
 }
 

@@ -107,8 +107,8 @@ impl Default for Ledger {
 
 /// What is to be expected beside own claims.
 pub trait Beside {
-    /// Windows open in a cell, where `own` of own tickets are.
-    fn open(&self, cell: u64, own: u32) -> u32;
+    /// The most windows open in one of the cells `from .. to`, where `own` of own tickets are open at most.
+    fn most_open(&self, from: u64, to: u64, own: u32) -> u32;
 
     /// Windows that begin in a cell, where `own` of own tickets do.
     fn begins(&self, cell: u64, own: u32) -> u32;
@@ -118,7 +118,7 @@ pub trait Beside {
 struct Alone;
 
 impl Beside for Alone {
-    fn open(&self, _: u64, own: u32) -> u32 {
+    fn most_open(&self, _: u64, _: u64, own: u32) -> u32 {
         own
     }
 
@@ -178,12 +178,7 @@ impl Ledger {
     /// The same with what is to be expected beside own claims.
     pub fn max_claims_beside(&self, from: Micros, to: Micros, beside: &impl Beside) -> u32 {
         let (first, end) = (cell_of(from).max(self.base), cell_of(to).saturating_add(1));
-        let parts = self.parts(first, end).map(|part| of(&self.open, part));
-        let own = parts.into_iter().flatten();
-        let open = (first..)
-            .zip(own)
-            .map(|(cell, own)| beside.open(cell, counted(*own)));
-        open.max().unwrap_or(0)
+        beside.most_open(first, end, self.most(first, end))
     }
 
     /// May a newcomer join behind `queued` others? Only if the newcomer, all before them and all
@@ -205,12 +200,12 @@ impl Ledger {
     ) -> bool {
         let limit = u64::from(limit);
         let first = cell_of(now).max(self.base);
-        let open = beside.open(first, self.most(first, first.saturating_add(1)));
+        let next = first.saturating_add(1);
+        let open = beside.most_open(first, next, self.most(first, next));
         let mut there = u64::from(queued) + 1 + u64::from(open);
         if there > limit {
             return false;
         }
-        let next = first.saturating_add(1);
         let parts = self.parts(next, cell_of(now + bound).saturating_add(1));
         let [begins, rest] = parts.map(|part| of(&self.begins, part));
         for (cell, begins) in (next..).zip(begins.iter().chain(rest)) {
