@@ -438,7 +438,7 @@ fn view<'a>(tables: &'a mut Tables<'_>, index: usize) -> Option<GateView<'a>> {
 fn has_a_wish(agent: &GateAgent, view: &GateView<'_>, sharing: &Sharing) -> bool {
     let stake = view.abroad.as_ref().map(|abroad| &*abroad.stake);
     let (running, waiting) = (view.permits.running(), view.permits.waiting());
-    sharing.leased && stake.is_some_and(|stake| agent.is_low(stake))
+    sharing.leased && stake.is_some_and(|stake| agent.is_low(stake, view.now))
         || sharing.limit.is_some() && agent.wants_rights(running, waiting)
 }
 

@@ -85,6 +85,8 @@ struct Access {
     asked: Option<Name>,
     asked_at: Micros,
     told: Option<(Name, Told)>,
+    /// It waits for places to be leased until then, or has.
+    leases_until: Option<Micros>,
 }
 
 #[derive(Debug)]
@@ -123,6 +125,7 @@ enum Happens {
     Overdue(usize, u64, u64),
     /// No answer in time.
     AskOver(u32),
+    LeaseOver(u32),
     Fault(usize),
 }
 
@@ -165,6 +168,10 @@ pub struct Counts {
     pub asked: u64,
     /// Likewise.
     pub silent: u64,
+    /// Times that an access waited for places to be leased,
+    pub starved: u64,
+    /// and accesses that waited in vain.
+    pub unleased: u64,
     /// Newcomers who gave way.
     pub gave_way: u64,
     /// The most rights in force at once.
@@ -435,6 +442,7 @@ impl Fleet {
             }
             Happens::Overdue(..) => {}
             Happens::AskOver(id) => self.hears_nothing(id),
+            Happens::LeaseOver(id) => self.leases_nothing(id),
             Happens::Fault(n) => self.goes_wrong(self.setup.faults[n].1),
         }
     }
@@ -526,6 +534,9 @@ impl Fleet {
                         self.now,
                     );
                     self.wake(node, wakes.as_slice());
+                    if answer.lease.is_some() {
+                        self.places_are_leased(node);
+                    }
                     self.speaks_if_due(node);
                 }
             }
@@ -539,7 +550,7 @@ impl Fleet {
         let (running, waiting) = (permits.running(), permits.waiting());
         let wants = self.setup.shared.is_some() && one.agent.gate.wants_rights(running, waiting);
         let late = one.agent.beat_is_due && one.agent.in_flight.is_none();
-        if late || wants || one.is_low(self.setup.leased) {
+        if late || wants || one.is_low(self.setup.leased, self.now) {
             one.agent.beat_is_due &= !late;
             return self.speaks(node);
         }

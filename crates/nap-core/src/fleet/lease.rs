@@ -7,7 +7,7 @@
 use crate::micros::Micros;
 use crate::nap::whole;
 
-/// A node has no fewer places in hand than this,
+/// A node that sells has no fewer places in hand than this,
 pub const STOCK_MIN: u32 = 2;
 /// and no more.
 pub const STOCK_MAX: u32 = 4096;
@@ -145,24 +145,28 @@ impl Stock {
         self.sold = self.sold.saturating_add(places);
     }
 
-    /// How many places it wants to have now, in [`STOCK_MIN`] ..= [`STOCK_MAX`]. `outside`: accesses that stand in the
-    /// kernel may be sold tickets all at once. `dry`: no place was left when one was to be sold; what was sold tells too
-    /// little then, and it is twice what it was (slow start).
-    pub fn wanted(&mut self, outside: u32, dry: bool, now: Micros) -> u32 {
+    /// How many places it wants to have now, of which it has `left`: none where nothing is sold, as they would lapse, else
+    /// [`STOCK_MIN`] ..= [`STOCK_MAX`]. `outside`: accesses that stand in the kernel may be sold tickets all at once. `starved`:
+    /// none in hand was good enough when one was to be sold. If there was none at all, what was sold tells too little, and it is
+    /// twice what it was (slow start).
+    pub fn wanted(&mut self, outside: u32, starved: bool, left: u32, now: Micros) -> u32 {
         self.sells(0, now);
         let lately = self.sold.max(self.before).saturating_mul(2);
-        let grown = match dry {
+        let grown = match starved && left == 0 {
             true => self.wanted.saturating_mul(2),
             false => 0,
         };
         let wanted = lately.saturating_add(outside.min(AT_ONCE)).max(grown);
-        self.wanted = wanted.clamp(STOCK_MIN, STOCK_MAX);
+        self.wanted = match wanted == 0 && !starved {
+            true => 0,
+            false => wanted.clamp(STOCK_MIN, STOCK_MAX),
+        };
         self.wanted
     }
 
     /// Is it time to take more, with so many places `left` of a stock of `wanted`?
     pub fn is_low(left: u32, wanted: u32) -> bool {
-        left <= wanted / 2
+        wanted != 0 && left <= wanted / 2
     }
 }
 
@@ -201,23 +205,27 @@ mod tests {
     fn what_is_sold_in_two_renewals_is_wanted_and_more_by_who_runs_dry() {
         let mut stock = Stock::default();
         let at = Micros::from_millis;
-        assert_eq!(stock.wanted(0, false, at(1000)), 2);
+        let wanted = |stock: &mut Stock, ms| stock.wanted(0, false, 0, at(ms));
+        assert_eq!(wanted(&mut stock, 1000), 0, "nothing is sold");
+        assert_eq!(stock.wanted(0, true, 0, at(1000)), 2);
         stock.sells(30, at(1010));
-        assert_eq!(stock.wanted(0, false, at(1020)), 60);
+        assert_eq!(wanted(&mut stock, 1020), 60);
+        assert_eq!(stock.wanted(0, true, 7, at(1020)), 60, "it has some");
         assert_eq!(
-            [1030, 1040].map(|ms| stock.wanted(0, true, at(ms))),
+            [1030, 1040].map(|ms| stock.wanted(0, true, 0, at(ms))),
             [120, 240],
             "it ran dry"
         );
-        assert_eq!(stock.wanted(0, false, at(1050)), 60);
+        assert_eq!(wanted(&mut stock, 1050), 60);
         stock.sells(10, at(1260));
-        assert_eq!(stock.wanted(0, false, at(1270)), 60, "a renewal later");
-        assert_eq!(stock.wanted(0, false, at(1520)), 20);
-        assert_eq!(stock.wanted(0, false, at(9000)), 2);
-        let outside = [40, 5000].map(|outside| stock.wanted(outside, false, at(9000)));
+        assert_eq!(wanted(&mut stock, 1270), 60, "a renewal later");
+        assert_eq!(wanted(&mut stock, 1520), 20);
+        assert_eq!(wanted(&mut stock, 9000), 0);
+        let outside = [40, 5000].map(|outside| stock.wanted(outside, false, 0, at(9000)));
         assert_eq!(outside, [40, 256]);
         stock.sells(9000, at(9001));
-        assert_eq!(stock.wanted(0, true, at(9002)), 4096);
+        assert_eq!(stock.wanted(0, true, 0, at(9002)), 4096);
+        assert!(!Stock::is_low(0, 0), "none is wanted");
         assert!(Stock::is_low(4, 8) && !Stock::is_low(5, 8));
     }
 

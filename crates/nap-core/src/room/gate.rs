@@ -15,12 +15,13 @@
 //! Nothing here blocks, sleeps or wakes: [`GateView`] borrows what an operation needs, and the
 //! caller wakes the places in [`Wakes`] after the lock. This file has the data, time passing,
 //! serving, leaving and sweeping. The rest is in files by noun: `entering`, `members`, `standing`
-//! of a ticket, those from `abroad`, `redeeming`, `calling`, `waiting`, those who stand `outside`, `limit`, `refusing`,
+//! of a ticket, those from `abroad`, `leasing`, `redeeming`, `calling`, `waiting`, those who stand `outside`, `limit`, `refusing`,
 //! `selling` and the `offer` that is shown.
 
 mod abroad;
 mod calling;
 mod entering;
+mod leasing;
 mod limit;
 mod members;
 mod offer;

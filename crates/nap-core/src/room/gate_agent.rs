@@ -123,11 +123,11 @@ impl GateAgent {
         need.asks() != 0
     }
 
-    /// Few places are left to sell.
-    pub fn is_low(&self, stake: &Stake) -> bool {
+    /// Few places are left to sell, and more can be leased.
+    pub fn is_low(&self, stake: &Stake, now: Micros) -> bool {
         // The gate's stock is counted with each message; meanwhile sales tell.
-        let low = self.sold * 2 >= self.stocked || stake.starved != 0;
-        low && self.capacity != 0
+        let few = self.capacity != 0 && self.sold != 0 && self.sold * 2 >= self.stocked;
+        (few || stake.starved != 0) && now >= self.leases_from
     }
 
     /// It follows another agent, or notes were lost: the store is told of all tickets that were used here, as far as the
@@ -314,18 +314,19 @@ impl GateAgent {
 
     /// Whether places are to be leased, and how many.
     fn wanted(&mut self, view: &mut GateView<'_>, sharing: &Sharing) -> Option<LeaseAsk> {
-        let from = sells_from(view);
-        let stake = &mut *view.abroad.as_mut()?.stake;
         // The others tell first what they hold.
         if self.capacity == 0 || view.now < self.leases_from {
             return None;
         }
+        let stake = &mut *view.abroad.as_mut()?.stake;
         let starved = std::mem::take(&mut stake.starved) != 0;
+        let mut from = view.sells_from();
+        if starved {
+            from = view.has_room_from(from);
+        }
         let in_stock = view.gate.slots.in_stock(from);
         let outside = view.permits.outside();
-        self.stocked = self
-            .stock
-            .wanted(outside, starved && in_stock == 0, view.now);
+        self.stocked = self.stock.wanted(outside, starved, in_stock, view.now);
         // Places that are left and were not good enough do not count.
         let left = if starved { 0 } else { in_stock };
         if !Stock::is_low(left, self.stocked) {
@@ -569,13 +570,6 @@ fn rate_of_all(members: &[(u8, GateBeat)]) -> Option<f64> {
     let sum: f64 = known().map(|(_, beat)| beat.rate).sum();
     let n = known().count();
     (n != 0).then(|| sum / n as f64 * members.len() as f64)
-}
-
-/// The first start that can be sold: who comes now and can be served before that waits.
-fn sells_from(view: &GateView<'_>) -> Micros {
-    let (gate, law) = (&*view.gate, &view.laws.sale);
-    let rate = gate.rate(view.permits);
-    view.now + (gate.terms.bound - gate.lead(rate, law)).max(law.soon)
 }
 
 /// The claims of all as this node counts cells. Its cells lie across two of the fleet's: the fuller one counts.

@@ -65,6 +65,7 @@ impl Fleet {
             asked: None,
             asked_at: self.now,
             told: None,
+            leases_until: None,
             request,
         };
         if let Some(visitor) = self.visitors.get_mut(access.request.client as usize)
@@ -83,14 +84,16 @@ impl Fleet {
     }
 
     fn enters(&mut self, id: u32, mut access: Access) {
+        let patient = (access.leases_until).is_none_or(|until| self.now < until);
         let ((verdict, redeemed), wakes) = self.act(&mut access, |at, house, arrival| {
+            arrival.patient = patient;
             at.enter(house, NO_SESSION, arrival)
         });
         let verdict = verdict.expect("a lock is always to be had here");
         let node = access.node;
         match verdict {
             Verdict::Ask(Some(name)) => self.asks(id, access, name),
-            Verdict::Ask(None) => unreachable!("nobody is patient here"),
+            Verdict::Ask(None) => self.starves(id, access),
             Verdict::Run(_) => {
                 // Only where its ticket decided it has run for that.
                 if let Some(ticket) = redeemed.filter(|ticket| access.has_asked_of(ticket)) {
@@ -170,6 +173,55 @@ impl Fleet {
         }
     }
 
+    /// It waits for places to be leased: a moment, as for an answer.
+    fn starves(&mut self, id: u32, mut access: Access) {
+        if access.leases_until.is_none() {
+            access.leases_until = Some(self.now + ASKS);
+            self.events.at(self.now + ASKS, Happens::LeaseOver(id));
+        }
+        let node = &mut self.nodes[access.node];
+        *node.asking.entry(access.child).or_default() += 1;
+        node.starving.push(id);
+        self.counts.starved += 1;
+        self.accesses.insert(id, access);
+    }
+
+    /// Places have been leased: those who wait for some enter again.
+    pub(super) fn places_are_leased(&mut self, node: usize) {
+        for id in std::mem::take(&mut self.nodes[node].starving) {
+            self.enters_again(id);
+        }
+    }
+
+    /// It has waited long enough, and is sold one of its node's own places.
+    pub(super) fn leases_nothing(&mut self, id: u32) {
+        let Some(node) = self.accesses.get(&id).map(|access| access.node) else {
+            return;
+        };
+        let starving = &mut self.nodes[node].starving;
+        if let Some(at) = starving.iter().position(|one| *one == id) {
+            starving.remove(at);
+            self.counts.unleased += 1;
+            self.enters_again(id);
+        }
+    }
+
+    fn enters_again(&mut self, id: u32) {
+        if let Some(access) = self.accesses.remove(&id) {
+            let node = access.node;
+            self.is_free_of_the_store(&access);
+            self.enters(id, access);
+            self.takes_up(node);
+        }
+    }
+
+    /// Its worker waits for the store no longer.
+    fn is_free_of_the_store(&mut self, access: &Access) {
+        if let Some(asking) = self.nodes[access.node].asking.get_mut(&access.child) {
+            *asking = asking.saturating_sub(1);
+        }
+    }
+
     pub(super) fn hears_nothing(&mut self, id: u32) {
         if self.setup.flaw == Some(Flaw::Hangs) {
             return;
@@ -195,9 +247,7 @@ impl Fleet {
         let Some(mut access) = self.accesses.remove(&id) else {
             return;
         };
-        if let Some(asking) = self.nodes[access.node].asking.get_mut(&access.child) {
-            *asking = asking.saturating_sub(1);
-        }
+        self.is_free_of_the_store(&access);
         access.told = Some((name, told));
         self.oracle.asked(id, self.now - access.asked_at);
         if told == Told::Mine {
@@ -205,6 +255,7 @@ impl Fleet {
             self.nodes[node].is_given(&name, now);
         }
         self.enters(id, access);
+        self.takes_up(node);
     }
 
     fn waits(&mut self, id: u32, access: Access) {
@@ -424,7 +475,7 @@ impl Fleet {
             parking: Parking::Nobody,
             left: 0,
             told: access.told,
-            again: access.told.is_some(),
+            again: access.told.is_some() || access.leases_until.is_some(),
             waited: self.now.min(access.came) - access.request.sent,
             client: client.address,
             client_hash: client.hash,

@@ -95,8 +95,9 @@ impl Node {
     }
 
     /// Few places are left to sell.
-    pub fn is_low(&self, leased: bool) -> bool {
-        leased && self.agent.gate.is_low(&self.state.stakes[0])
+    pub fn is_low(&self, leased: bool, now: Micros) -> bool {
+        let now = self.inside(now);
+        leased && self.agent.gate.is_low(&self.state.stakes[0], now)
     }
 
     /// The store gave it this ticket, for a request that asked.

@@ -58,6 +58,8 @@ pub struct Node {
     pub since: Micros,
     /// Its children, and workers of each that wait for the store.
     pub asking: BTreeMap<u16, u32>,
+    /// Accesses that wait for places to be leased.
+    pub starving: Vec<u32>,
     children: Vec<u16>,
     /// Accesses that no worker has taken up,
     pub backlog: std::collections::VecDeque<super::Request>,
@@ -106,6 +108,7 @@ impl Node {
             lives: true,
             since: now,
             asking: BTreeMap::new(),
+            starving: Vec::new(),
             children,
             backlog: std::collections::VecDeque::new(),
             takes_up_from: now,

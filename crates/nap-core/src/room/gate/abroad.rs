@@ -254,32 +254,6 @@ impl GateView<'_> {
             .set_outstanding(self.permits.outstanding().saturating_add(1));
     }
 
-    /// Are tickets sold from leases of the fleet's slots?
-    pub(super) fn is_leased(&self) -> bool {
-        let stake = self.abroad.as_ref().map(|abroad| &*abroad.stake);
-        stake.is_some_and(|stake| stake.leased != 0)
-    }
-
-    /// Is it known how fast the server is? Before that nothing is leased, and nobody waits for it.
-    pub(super) fn leases(&self) -> bool {
-        self.is_leased() && (self.gate.decided != 0 || !self.gate.is_by_law())
-    }
-
-    /// No leased place was good enough for a sale: more are to be leased at once.
-    pub(super) fn is_starved(&mut self) {
-        if let Some(abroad) = &mut self.abroad
-            && std::mem::replace(&mut abroad.stake.starved, 1) == 0
-        {
-            self.wakes.ring_agent();
-        }
-    }
-
-    /// Are places on their way that this access can be sold one of?
-    pub(super) fn waits_for_places(&self, arrival: &Arrival<'_>) -> bool {
-        let stake = self.abroad.as_ref().map(|abroad| &*abroad.stake);
-        arrival.patient && self.leases() && stake.is_some_and(|stake| stake.starved != 0)
-    }
-
     /// What the store has said counts from now on.
     pub(super) fn heed(&mut self, arrival: &Arrival<'_>) {
         let Some((name, Told::Used)) = arrival.told else {
@@ -365,22 +339,6 @@ impl GateView<'_> {
                 self.abroad.as_ref()?.guests.name(number)
             }
         }
-    }
-
-    /// Places of the fleet's slots were leased: so many, that begin at `start` and last for `period` together. False: there is
-    /// no room for them.
-    pub fn open_leased(&mut self, start: Micros, period: Micros, places: u32) -> bool {
-        let rate = self.gate.rate(self.permits);
-        let issue = self
-            .gate
-            .issue_terms(self.now, rate, self.permits, self.laws);
-        let terms = SlotTerms {
-            period,
-            capacity: places,
-            issue_limit: places,
-            ..issue
-        };
-        self.gate.slots.open_leased(start, &terms)
     }
 
     pub(super) fn guests_begin_anew(&mut self) {

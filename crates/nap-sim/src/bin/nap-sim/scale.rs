@@ -101,7 +101,7 @@ fn fleet(nodes: u8, options: &ScaleOptions) -> ExitCode {
         "{} visitors within {} s at {nodes} nodes, {:.0} s: {} pages, {} tickets; of {} prime tickets presented ({} at another \
          node) {} broken, {} put off, {} answered after the bound; {} refusals without a ticket. Mean waits of tickets: {mean:.1} s, \
          nodes' up to {:.2} % off, {:.2} % against what all sold in the same half second; {} later visitors of those a second or more apart had the earlier ticket. The store did {:.0} \
-         commands a second, {most} in the busiest, and wrote {:.0} marks a second, {most_marked} in the busiest; {} asked, {} leases. {} events in {:.0} s{}.",
+         commands a second, {most} in the busiest, and wrote {:.0} marks a second, {most_marked} in the busiest; {} asked, {} leases, for which {} waited, {} of them in vain. {} events in {:.0} s{}.",
         options.most,
         options.within,
         elapsed,
@@ -120,6 +120,8 @@ fn fleet(nodes: u8, options: &ScaleOptions) -> ExitCode {
         fleet.store().marked as f64 / elapsed,
         counts.asked,
         fleet.store().leases,
+        counts.starved,
+        counts.unleased,
         fleet.happened,
         begun.elapsed().as_secs_f64(),
         fleet
