@@ -164,7 +164,8 @@ impl Teller {
                 .arg(batch.seq)
                 .args([batch.beat.rights, batch.beat.wants, batch.asks, limit])
                 .arg(terms.run)
-                .args([terms.forget.0, LEARNING.0, PRESSURE.0, AWAY.0]);
+                .args([terms.forget.0, LEARNING.0, PRESSURE.0, AWAY.0])
+                .arg(batch.weight);
         }
     }
 

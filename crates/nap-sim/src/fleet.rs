@@ -19,6 +19,8 @@ pub mod node;
 pub mod oracle;
 pub mod setup;
 pub mod store;
+#[cfg(test)]
+mod tests;
 mod visitors;
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,12 +1,13 @@
 -- A shared limit, split into rights: what a node holds is what it says, and more is given while there is some.
 --
 -- KEYS  1 rights of the gate (hash: node -> "<rights> <wants> <heard> <limit>", "of <node>" -> how far it was heard,
---         run, learns, presses, heard)
+--         "at <node>" -> where visitors come, run, learns, presses, heard)
 -- ARGV  1 node   2 its agent: another one begins to count anew   3 number of the message   4 rights it holds
 --       5 accesses that run and wait there   6 how many more it asks for   7 limit it is configured with
 --       8 run of this server   then microseconds: 9 after which a silent node has none   10 for which nothing is given by a
 --       server that may lack what was given last   11 for which an ask that found nothing presses on all
---       12 within which somebody is heard, unless it was the store that was away
+--       12 within which somebody is heard, unless it was the store that was away   13 parts of a million of all visitors
+--       that come to it
 -- Answers {rights given, those to be given back at once, the node's fair share, does somebody want what is not there (0, 1)}.
 local now = clock()
 local me = ARGV[1]
@@ -67,22 +68,33 @@ if agent ~= ARGV[2] or tonumber(last) < tonumber(ARGV[3]) then
     held.rights = held.rights + granted
   end
   write(me, held)
-  redis.call('HSET', KEYS[1], 'of ' .. me, ARGV[2] .. ' ' .. ARGV[3])
+  redis.call('HSET', KEYS[1], 'of ' .. me, ARGV[2] .. ' ' .. ARGV[3], 'at ' .. me, ARGV[13])
+  state['at ' .. me] = ARGV[13]
 end
 redis.call('HSET', KEYS[1], 'run', ARGV[8], 'learns', whole(learns), 'presses', whole(presses), 'heard', whole(now))
 
--- Max-min: the smallest first, what they do not want is the others'.
-local order = {}
-for node, held in pairs(nodes) do order[#order + 1] = { node = tonumber(node), wants = held.wants } end
+-- Max-min by weight: who is content with the least for their weight first, as what they do not want is the others'. Who wants
+-- some has one, if there are as many.
+local order, weights, wanting = {}, 0, 0
+for node, held in pairs(nodes) do
+  local weight = math.max(number('at ' .. node), 1)
+  order[#order + 1] = { node = tonumber(node), wants = held.wants, weight = weight }
+  weights = weights + weight
+  if held.wants > 0 then wanting = wanting + 1 end
+end
 table.sort(order, function(a, b)
-  if a.wants ~= b.wants then return a.wants < b.wants end
+  local by_a, by_b = a.wants * b.weight, b.wants * a.weight
+  if by_a ~= by_b then return by_a < by_b end
   return a.node > b.node
 end)
 local fair, left = 0, (sums())
-for at, one in ipairs(order) do
-  local sharers = #order - at + 1
-  local share = math.min(one.wants, (left - left % sharers) / sharers)
+for _, one in ipairs(order) do
+  local least, most = 0, left
+  if left >= wanting then least, most = 1, left - math.max(wanting - 1, 0) end
+  local share = math.floor(left * one.weight / weights)
+  share = math.min(one.wants, math.max(least, math.min(share, math.max(most, least))))
+  if one.wants > 0 then wanting = wanting - 1 end
   if one.node == tonumber(me) then fair = share end
-  left = left - share
+  left, weights = left - share, weights - one.weight
 end
 return {granted, over, fair, now < presses and 1 or 0}

@@ -186,6 +186,7 @@ impl Both {
             holds,
             lease: (self.rng.below(3) == 0).then_some(ask),
             asks,
+            weight: [0, 1, 1_000_000, self.rng.below(1_000_001) as u32][self.rng.below(4) as usize],
         }
     }
 

@@ -89,7 +89,7 @@ fn an_emptied_store_gives_nothing_before_all_have_said_what_they_hold() {
         let key = format!("nap:{{nap}}:r:{:08x}", first.number());
         first.node.wait_for("both have said so", |_| {
             assert!(rights(&first) + rights(&second) <= LIMIT);
-            store.ask(&["HLEN", &key]) == "8"
+            store.ask(&["HLEN", &key]) == "10"
         });
     }
     assert_eq!([&first, &second].map(running), [4, 2]);

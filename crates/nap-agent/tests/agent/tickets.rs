@@ -94,9 +94,12 @@ fn both_sell_from_the_same_slots_and_no_place_twice() {
     let rooms = two(&store);
     let mut starts = BTreeSet::new();
     for room in &rooms {
-        // How fast it is is known: before that nothing is leased.
+        // How fast it is is known: before that nothing is leased, and nothing before somebody is refused.
         room.at_gate(|view| view.gate.decided = 1);
-        room.wait_for("it sells what it leases", |stake| stake.leased_places != 0);
+        room.wait_for("it sells what it leases", |stake| {
+            assert_eq!(stake.leased_places, 0, "nobody was refused");
+            stake.leased != 0
+        });
     }
     for n in 0..24 {
         let room = &rooms[n % 2];

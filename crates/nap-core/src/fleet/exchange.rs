@@ -55,6 +55,8 @@ pub struct Batch {
     pub lease: Option<LeaseAsk>,
     /// More rights that it wants.
     pub asks: u32,
+    /// w, by which rights are shared: parts of a million.
+    pub weight: u32,
 }
 
 /// What a lease is asked for with.

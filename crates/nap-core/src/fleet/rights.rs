@@ -33,6 +33,8 @@ pub struct Held {
     pub rights: u32,
     /// Accesses that run and wait there.
     pub wants: u32,
+    /// w, where visitors come: parts of a million.
+    pub weight: u32,
     /// When it was heard last, the store's time.
     pub heard: Micros,
 }
@@ -119,12 +121,13 @@ impl Rights {
         granted
     }
 
-    /// A beat of `node`: it holds `rights`, and so many accesses run and wait there. How many it must give back at once, as
-    /// all together hold more than c.
-    pub fn report(&mut self, node: u8, rights: u32, wants: u32, now: Micros) -> u32 {
+    /// A beat of `node`: it holds `rights`, so many accesses run and wait there, and of all visitors `weight` parts of a
+    /// million come to it. How many it must give back at once, as all together hold more than c.
+    pub fn report(&mut self, node: u8, rights: u32, wants: u32, weight: u32, now: Micros) -> u32 {
         let held = Held {
             rights,
             wants,
+            weight,
             heard: now,
         };
         self.hears(now);
@@ -147,27 +150,42 @@ impl Rights {
         gone
     }
 
-    /// A node's fair share: max-min over what nodes want.
+    /// A node's fair share: max-min by where visitors come, over what nodes want.
     pub fn fair(&self, node: u8) -> u32 {
-        let wants: Vec<u32> = self.nodes.values().map(|held| held.wants).collect();
+        let wants = self.nodes.values().map(|held| (held.wants, held.weight));
+        let wants: Vec<(u32, u32)> = wants.collect();
         let at = self.nodes.keys().position(|one| *one == node);
         at.and_then(|at| fair(self.limit, &wants).get(at).copied())
             .unwrap_or(0)
     }
 }
 
-/// The max-min fair shares of `limit`: nobody has more than they want, and nobody has less than another but for wanting
-/// less. Of what does not divide evenly the first have one more.
-pub fn fair(limit: u32, wants: &[u32]) -> Vec<u32> {
-    let mut order: Vec<usize> = (0..wants.len()).collect();
-    order.sort_by_key(|at| (wants[*at], std::cmp::Reverse(*at)));
-    let mut shares = vec![0; wants.len()];
-    let (mut left, mut nodes) = (limit, wants.len() as u32);
+/// The weighted max-min fair shares of `limit`, of nodes that want so many and have such a weight: nobody has more than they
+/// want, and who has less has as much for their weight as any other, but for whole numbers. Who wants some has one, if there are as
+/// many. Where nobody has a weight all have the same.
+pub fn fair(limit: u32, nodes: &[(u32, u32)]) -> Vec<u32> {
+    let weight = |at: usize| u64::from(nodes[at].1.max(1));
+    let wants = |at: usize| u64::from(nodes[at].0);
+    let mut order: Vec<usize> = (0..nodes.len()).collect();
+    // Who is content with the least for their weight first: what they do not want is the others'.
+    order.sort_by(|a, b| {
+        let [by_a, by_b] = [wants(*a) * weight(*b), wants(*b) * weight(*a)];
+        by_a.cmp(&by_b).then(b.cmp(a))
+    });
+    let mut shares = vec![0; nodes.len()];
+    let mut left = u64::from(limit);
+    let mut weights: u64 = order.iter().map(|at| weight(*at)).sum();
+    let mut wanting = order.iter().filter(|at| wants(**at) != 0).count() as u64;
     for at in order {
-        // The smallest first: what they do not want is the others'.
-        let share = wants[at].min(left / nodes);
-        shares[at] = share;
-        (left, nodes) = (left - share, nodes - 1);
+        let (least, most) = match left >= wanting {
+            true => (1, left - wanting.saturating_sub(1)),
+            false => (0, left),
+        };
+        let by_weight = (left * weight(at) / weights).clamp(least, most.max(least));
+        let share = wants(at).min(by_weight);
+        wanting -= u64::from(wants(at) != 0);
+        (left, weights) = (left - share, weights - weight(at));
+        shares[at] = u32::try_from(share).unwrap_or(limit);
     }
     shares
 }
@@ -231,17 +249,26 @@ mod tests {
         assert_eq!(rights.ask(2, 6, NOW), 4);
         assert!(rights.presses(NOW) && !rights.presses(NOW + PRESSURE));
         assert_eq!((rights.held(), rights.free()), (10, 0));
-        rights.report(1, 6, 9, NOW);
-        rights.report(2, 4, 9, NOW);
+        rights.report(1, 6, 9, 1, NOW);
+        rights.report(2, 4, 9, 1, NOW);
         assert_eq!((rights.fair(1), rights.fair(2)), (5, 5));
     }
 
     #[test]
     fn shares_are_fair_by_what_is_wanted() {
-        assert_eq!(fair(10, &[1, 100, 100]), [1, 5, 4]);
-        assert_eq!(fair(10, &[3, 3, 3]), [3, 3, 3]);
-        assert_eq!(fair(2, &[9, 9, 9]), [1, 1, 0]);
+        let equal = |limit, wants: [u32; 3]| fair(limit, &wants.map(|n| (n, 7)));
+        assert_eq!(equal(10, [1, 100, 100]), [1, 5, 4]);
+        assert_eq!(equal(10, [3, 3, 3]), [3, 3, 3]);
+        assert_eq!(equal(2, [9, 9, 9]), [1, 1, 0]);
         assert_eq!(fair(5, &[]), []);
+        let liked = |wants: [u32; 3]| fair(6, &[(wants[0], 80), (wants[1], 10), (wants[2], 10)]);
+        assert_eq!(liked([100, 5, 5]), [4, 1, 1], "who wants some has one");
+        assert_eq!(
+            liked([3, 2, 60]),
+            [3, 1, 2],
+            "what is not wanted is the others'"
+        );
+        assert_eq!(liked([100, 0, 0]), [6, 0, 0]);
     }
 
     #[test]
@@ -279,12 +306,12 @@ mod tests {
     #[test]
     fn an_emptied_store_learns_before_it_grants() {
         let mut rights = Rights::new(10, NOW + LEARNING);
-        assert_eq!(rights.report(1, 7, 7, NOW), 0);
+        assert_eq!(rights.report(1, 7, 7, 1, NOW), 0);
         assert_eq!(rights.ask(2, 3, NOW), 0);
-        assert_eq!(rights.report(2, 3, 3, NOW), 0);
+        assert_eq!(rights.report(2, 3, 3, 1, NOW), 0);
         assert_eq!(rights.ask(2, 3, NOW + LEARNING), 0, "none is free");
         assert_eq!(
-            rights.report(3, 2, 2, NOW + LEARNING),
+            rights.report(3, 2, 2, 1, NOW + LEARNING),
             2,
             "one too late gives back"
         );
@@ -295,7 +322,7 @@ mod tests {
         let forget = Micros::from_secs(30);
         let mut rights = Rights::new(10, Micros::ZERO);
         assert_eq!(rights.ask(1, 10, NOW), 10);
-        (1..30).for_each(|s| assert_eq!(rights.report(2, 0, 0, NOW + Micros::from_secs(s)), 0));
+        (1..30).for_each(|s| assert_eq!(rights.report(2, 0, 0, 1, NOW + Micros::from_secs(s)), 0));
         assert!(
             rights
                 .forget(NOW + Micros::from_secs(29), forget)
@@ -303,8 +330,8 @@ mod tests {
         );
         assert_eq!(rights.forget(NOW + forget, forget), [1]);
         assert_eq!(rights.ask(2, 8, NOW + forget), 8);
-        assert_eq!(rights.report(1, 10, 10, NOW + forget), 8);
-        assert_eq!(rights.report(1, 2, 10, NOW + forget), 0);
+        assert_eq!(rights.report(1, 10, 10, 1, NOW + forget), 8);
+        assert_eq!(rights.report(1, 2, 10, 1, NOW + forget), 0);
     }
 
     #[test]
@@ -313,7 +340,7 @@ mod tests {
         let mut rights = Rights::new(10, Micros::ZERO);
         assert_eq!([rights.ask(1, 5, NOW), rights.ask(2, 5, NOW)], [5, 5]);
         let back = NOW + Micros::from_secs(100);
-        rights.report(1, 5, 9, back);
+        rights.report(1, 5, 9, 1, back);
         assert!(rights.forget(back, forget).is_empty());
         assert_eq!(rights.ask(1, 3, back), 0);
     }
@@ -357,7 +384,7 @@ mod tests {
                         let granted = store.ask(node, n, NOW);
                         match heard {
                             true => own[node as usize] += granted,
-                            false => { store.report(node, own[node as usize], 0, NOW); }
+                            false => { store.report(node, own[node as usize], 0, 1, NOW); }
                         }
                     }
                     // The node runs no more at first, and says so afterwards.
@@ -365,12 +392,12 @@ mod tests {
                         let rights = &mut own[node as usize];
                         *rights = rights.saturating_sub(n);
                         if heard {
-                            store.report(node, *rights, 0, NOW);
+                            store.report(node, *rights, 0, 1, NOW);
                         }
                     }
                     Act::Report(node, heard) => {
                         if heard {
-                            store.report(node, own[node as usize], 0, NOW);
+                            store.report(node, own[node as usize], 0, 1, NOW);
                         }
                     }
                     Act::Keep => kept = store.clone(),
@@ -380,7 +407,7 @@ mod tests {
                             _ => Rights::new(limit, NOW),
                         };
                         for node in 1..5 {
-                            store.report(node, own[node as usize], 0, NOW);
+                            store.report(node, own[node as usize], 0, 1, NOW);
                         }
                     }
                 }
@@ -393,12 +420,27 @@ mod tests {
 
         #[test]
         fn fair_shares_are_max_min(limit in 0_u32..200, wants in prop::collection::vec(0_u32..100, 1..12)) {
-            let shares = fair(limit, &wants);
+            let nodes: Vec<(u32, u32)> = wants.iter().map(|n| (*n, 9)).collect();
+            let shares = fair(limit, &nodes);
             let (sum, wanted): (u32, u32) = (shares.iter().sum(), wants.iter().sum());
             prop_assert_eq!(sum, limit.min(wanted));
             let least_unsated = shares.iter().zip(&wants).filter(|(share, want)| share < want).map(|(share, _)| *share).min();
             if let Some(least) = least_unsated {
                 prop_assert!(shares.iter().all(|share| *share <= least + 1));
+            }
+        }
+
+        /// Whoever comes where: all that is wanted is given, nobody has more than they want, and who wants some has one.
+        #[test]
+        fn shares_by_weight_are_all_there_is(limit in 0_u32..200,
+                                             nodes in prop::collection::vec((0_u32..100, 0_u32..1_000_000), 1..12)) {
+            let shares = fair(limit, &nodes);
+            let (sum, wanted): (u32, u32) = (shares.iter().sum(), nodes.iter().map(|(wants, _)| wants).sum());
+            prop_assert_eq!(sum, limit.min(wanted));
+            prop_assert!(shares.iter().zip(&nodes).all(|(share, (wants, _))| share <= wants));
+            let wanting = nodes.iter().filter(|(wants, _)| *wants != 0).count();
+            if limit as usize >= wanting {
+                prop_assert!(shares.iter().zip(&nodes).all(|(share, (wants, _))| *share != 0 || *wants == 0));
             }
         }
 

@@ -7,6 +7,9 @@ use crate::micros::Micros;
 /// Accesses of this long a time count for w.
 pub const WINDOW: Micros = Micros::from_secs(10);
 
+/// Seconds of them that count for the rights of a shared limit: whoever the balancer likes from now on needs them now.
+const BRIEF: usize = 3;
+
 /// Readings of the sum of arrivals, one a second, that this takes.
 const READINGS: usize = 11;
 
@@ -32,7 +35,16 @@ impl Arrivals {
 
     /// Accesses in the readings there are, [`WINDOW`] at most.
     pub fn lately(&self) -> u64 {
-        match self.read {
+        self.in_last(READINGS)
+    }
+
+    /// The same of [`BRIEF`] at most.
+    pub fn just_now(&self) -> u64 {
+        self.in_last(BRIEF + 1)
+    }
+
+    fn in_last(&self, readings: usize) -> u64 {
+        match self.read.min(readings) {
             0 => 0,
             read => self.sums[READINGS - 1] - self.sums[READINGS - read],
         }

@@ -14,7 +14,7 @@ use crate::fleet::notes::Event;
 use crate::fleet::rights::{self, Need};
 use crate::fleet::share::borne_by_all;
 use crate::fleet::stake::{Ahead, Stake};
-use crate::fleet::weights::{Arrivals, shares};
+use crate::fleet::weights::{self, Arrivals};
 use crate::micros::Micros;
 use crate::nap::ledger::{CELL, claimed, window_of};
 use crate::nap::ticket_states::State;
@@ -104,6 +104,8 @@ pub struct GateAgent {
     ran: [u32; 2],
     ran_since: Micros,
     need: Need,
+    /// w of the last seconds, parts of a million.
+    weight: u32,
 }
 
 impl GateAgent {
@@ -276,6 +278,7 @@ impl GateAgent {
             },
             lease,
             asks,
+            weight: self.weight,
         }
     }
 
@@ -474,17 +477,21 @@ impl GateAgent {
         let lives = |node: &u8| members.iter().any(|(one, _)| one == node);
         self.readings.retain(|node, _| lives(node));
         let mut lately = Vec::with_capacity(members.len());
+        let mut just_now = lately.clone();
         for (node, beat) in members {
             let reading = self.readings.entry(*node).or_default();
             reading.read(beat.arrivals);
             lately.push(reading.lately());
+            just_now.push(reading.just_now());
         }
         let others = members.iter().filter(|(node, _)| *node != view.node);
         let out = others.fold(0, |all: u64, (_, beat)| all + u64::from(beat.out));
         view.permits.set_abroad(out != 0);
-        let shares = shares(&lately);
+        let shares = weights::shares(&lately);
         let mine = members.iter().position(|(node, _)| *node == view.node);
-        let share = mine.and_then(|at| shares.get(at).copied()).unwrap_or(1.0);
+        let share_of = |shares: &[f64]| mine.and_then(|at| shares.get(at).copied()).unwrap_or(1.0);
+        let share = share_of(&shares);
+        self.weight = in_ppm(share_of(&weights::shares(&just_now)));
         // The least busy have more than comes to them: what all ask together stays as configured.
         let all: f64 = shares.iter().sum();
         view.permits

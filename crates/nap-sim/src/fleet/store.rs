@@ -209,7 +209,10 @@ impl Store {
         self.data.rights.forget(now, forget);
         let beat = &batch.beat;
         let over = match new {
-            true => self.data.rights.report(me, beat.rights, beat.wants, now),
+            true => self
+                .data
+                .rights
+                .report(me, beat.rights, beat.wants, batch.weight, now),
             false => 0,
         };
         let granted = match batch.asks {
