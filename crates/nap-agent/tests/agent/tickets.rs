@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use nap_core::fleet::guests::{Name, Told};
 use nap_core::fleet::link::{Heard, Standing};
 use nap_core::fleet::trouble::Trouble;
+use nap_core::room::terms::{Choice, how};
 use nap_core::room::verdict::Verdict;
 use nap_testkit::store::Store;
 use nap_testkit::wait_until;
@@ -116,6 +117,28 @@ fn both_sell_from_the_same_slots_and_no_place_twice() {
                 .map(|abroad| abroad.stake.leased_places)
         });
         assert!(leased >= Some(12), "{leased:?}");
+    }
+}
+
+#[test]
+fn as_many_tickets_are_sold_a_slot_as_all_nodes_are_told_to() {
+    let store = Store::start();
+    let rooms = two(&store);
+    for room in &rooms {
+        room.at_gate(|view| {
+            view.gate.terms.slot_tickets = Choice {
+                how: how::FIXED,
+                n: 10,
+            };
+            view.gate.decided = 1;
+        });
+    }
+    for room in &rooms {
+        let ticket = room.sells_leased();
+        let offset = room.node.link().offset.load(Relaxed);
+        // Twenty in ten seconds; a clock may be moved a little meanwhile.
+        let start = (ticket.start.0.strict_add_signed(offset) + 10_000) % 500_000;
+        assert!(start < 20_000, "{start}");
     }
 }
 

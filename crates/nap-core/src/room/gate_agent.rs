@@ -499,6 +499,7 @@ impl GateAgent {
             .asks
             .set_part(in_ppm(share / all.max(1.0)));
         let nodes = (members.len() as u32).max(1);
+        let by_hand = view.tickets_by_hand();
         let (period, margin) = (view.gate.terms.slot_period, view.laws.eta * view.gate.phi());
         let Some(abroad) = &mut view.abroad else {
             return;
@@ -512,9 +513,10 @@ impl GateAgent {
         let rate = rate_of_all(members);
         let claimed = members.iter().map(|(_, beat)| beat.claimed_s);
         let claimed = Micros::from_secs_f64(claimed.fold(0.0, f64::max));
-        self.capacity = match rate {
-            Some(rate) => lease::capacity(period, rate, margin, borne, claimed),
-            None => 0,
+        self.capacity = match (rate, by_hand) {
+            (Some(_), Some(tickets)) => tickets.saturating_mul(nodes),
+            (Some(rate), None) => lease::capacity(period, rate, margin, borne, claimed),
+            (None, _) => 0,
         };
         stake.own_most = ((borne * share) as u32).max(1);
         view.gate.borne = stake.own_most;

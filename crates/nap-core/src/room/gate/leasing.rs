@@ -3,9 +3,10 @@
 use super::GateView;
 use crate::fleet::stake::{AHEAD, Abroad, OfAll};
 use crate::micros::Micros;
-use crate::nap::ledger::{CELL, cell_from, window_of};
+use crate::nap::ledger::{CELL, cell_from, early, window_of};
 use crate::nap::slots::SlotTerms;
 use crate::room::arrival::Arrival;
+use crate::room::terms::how;
 
 impl GateView<'_> {
     /// Are tickets sold from leases of the fleet's slots?
@@ -50,16 +51,46 @@ impl GateView<'_> {
         self.gate.slots.open_leased(start, &terms)
     }
 
+    /// C of a slot of this node, where it does not follow from what is served: as configured, or the paper's.
+    pub(in crate::room) fn tickets_by_hand(&self) -> Option<u32> {
+        let gate = &*self.gate;
+        let rate = || gate.rate(self.permits);
+        let by_hand = gate.terms.slot_tickets.how != how::AUTO;
+        by_hand.then(|| {
+            gate.issue_terms(self.now, rate(), self.permits, self.laws)
+                .capacity
+        })
+    }
+
+    /// The paper's form: no window is sold before this, as all that wait may stay until then.
+    pub(super) fn free_from(&self) -> Option<Micros> {
+        let gate = &*self.gate;
+        let unlimited = gate.terms.re_access.how == how::FIXED;
+        unlimited.then(|| gate.queued_until.max(self.now + gate.terms.bound))
+    }
+
+    /// The first start that can be sold in the paper's form, where `queue` wait; `free`: see there.
+    pub(super) fn first_when_free(&self, free: Micros, prime: Micros, queue: u32) -> Micros {
+        let begins = free + early(prime, self.gate.terms.bound);
+        begins.max(self.now + self.predict(queue))
+    }
+
     /// The first start that can be sold: who comes now and can be served before that waits.
     pub(in crate::room) fn sells_from(&self) -> Micros {
         let (gate, law) = (&*self.gate, &self.laws.sale);
         let rate = gate.rate(self.permits);
-        self.now + (gate.terms.bound - gate.lead(rate, law)).max(law.soon)
+        match self.free_from() {
+            Some(free) => {
+                let prime = gate.prime(rate, gate.depth(rate), law);
+                self.first_when_free(free, prime, self.met(0))
+            }
+            None => self.now + (gate.terms.bound - gate.lead(rate, law)).max(law.soon),
+        }
     }
 
     /// The first start from then on for which the ledger has room, as far as the claims of all are known.
     pub(in crate::room) fn has_room_from(&self, from: Micros) -> Micros {
-        let Some(Abroad { stake, .. }) = &self.abroad else {
+        let (Some(Abroad { stake, .. }), None) = (&self.abroad, self.free_from()) else {
             return from;
         };
         let (gate, law) = (&*self.gate, &self.laws.sale);

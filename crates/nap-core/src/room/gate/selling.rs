@@ -7,7 +7,7 @@ use super::{Gate, GateView, SESSION};
 use crate::fleet::stake::OfAll;
 use crate::micros::Micros;
 use crate::nap::laws::{LateLaw, Laws, SaleLaw};
-use crate::nap::ledger::{claimed, early, prime_borne, sellable, window_of};
+use crate::nap::ledger::{claimed, prime_borne, sellable, window_of};
 use crate::nap::slot::Slot;
 use crate::nap::slot_shares::Prefix;
 use crate::nap::slots::{self, Booking, SlotTerms};
@@ -63,11 +63,7 @@ impl GateView<'_> {
             0 => queue,
             outside => queue.max(queue.saturating_add(outside).min(self.few_enough())),
         };
-        let unlimited = self.gate.terms.re_access.how == how::FIXED;
-        let predicted = match unlimited {
-            true => self.predict(queue),
-            false => Micros::ZERO,
-        };
+        let free = self.free_from();
         let now = self.now;
         let law = self.laws.sale;
         let gate = &mut *self.gate;
@@ -79,17 +75,16 @@ impl GateView<'_> {
         let depth = gate.depth(rate);
         let issue = gate.issue_terms(now, rate, self.permits, self.laws);
         let served = served_after(queue, rate);
-        // The paper's form: behind all that wait, however long they stay.
-        let free = gate.queued_until.max(now + terms.bound);
-        let first = match sale {
-            _ if unlimited => (now + predicted).max(free + early(issue.prime, terms.bound)),
-            Sale::Newcomer => now + (served - gate.lead(rate, &law)).max(law.soon),
-            Sale::Rebooked | Sale::Guard => now + served.max(law.soon),
+        let lead = gate.lead(rate, &law);
+        let first = match (free, sale) {
+            (Some(free), _) => self.first_when_free(free, issue.prime, queue),
+            (None, Sale::Newcomer) => now + (served - lead).max(law.soon),
+            (None, Sale::Rebooked | Sale::Guard) => now + served.max(law.soon),
         };
         // An address or net whose tickets lapse is sold only a few of each slot, unless the
         // administrator has said what is fair, or nobody else is there.
         let [narrow, wide] = arrival.client_hash;
-        let shares = &gate.slot_shares;
+        let shares = &self.gate.slot_shares;
         let flood = [
             (narrow, LAPSED, Prefix::Address),
             (wide, 8 * LAPSED, Prefix::Net),
@@ -103,7 +98,7 @@ impl GateView<'_> {
         let wish = Wish {
             sale,
             first,
-            free: unlimited.then_some(free),
+            free,
             depth,
             flood,
         };
