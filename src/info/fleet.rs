@@ -48,6 +48,8 @@ pub(super) struct LinkShot {
     orders: usize,
     /// Letters by what was heard.
     heard_of: [u64; Heard::ALL.len()],
+    /// Tickets redeemed here, and at another node, too.
+    twice: u64,
 }
 
 /// The fleet; of each time of day that is not known yet: None.
@@ -90,6 +92,7 @@ line! {
     pub(super) struct TicketsLine of(trade: &Trade, link: &LinkShot) {
         guests: u64 = trade.guests,
         elsewhere: u64 = trade.elsewhere,
+        twice: u64 = link.twice,
         home: Option<f64> = trade.home.map(rounded),
         gave_way: u64 = trade.gave_way,
         leased: u64 = trade.leased,
@@ -225,6 +228,7 @@ impl Fleet {
             starts: link.starts.load(Relaxed),
             orders: link.orders.waiting(),
             heard_of: Heard::ALL.map(|heard| link.heard(heard)),
+            twice: link.redeemed_twice.load(Relaxed),
         };
     }
 

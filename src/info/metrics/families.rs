@@ -217,6 +217,8 @@ families! {
         "Tickets of other nodes that were let in here.";
     nap_redeemed_elsewhere_total = f.tickets.elsewhere;
         "Tickets of this node that were redeemed at another.";
+    nap_redeemed_twice_total = f.tickets.twice;
+        "Tickets redeemed here that another node had redeemed, too, as the store was away.";
     nap_tickets_home_ratio = f.tickets.home;
         "Part of this node's tickets that come back to it, 0 to 1: 1 behind a sticky balancer.";
     nap_newcomers_gave_way_total = f.tickets.gave_way;
