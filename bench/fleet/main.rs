@@ -5,7 +5,8 @@
 //! - **shared** (`shared.rs`): a limit that all nodes share, compared with one httpd that has it alone;
 //! - **separate** (`separate.rs`): many clients that come back again and again, compared with the same servers without
 //!   a store behind a balancer that keeps each client on one;
-//! - **away** (`away.rs`): how long visitors wait for their first byte while the store is well, dead, slow or silent.
+//! - **away** (`away.rs`): how long visitors wait for their first byte while the store is well, dead, slow or silent;
+//! - **times** (`times.rs`): how soon a fleet is whole again after a death, and does as it is told.
 //!
 //! By the rule for rates on a noisy machine: pairs in the order A B B A, the median of the pairs' ratios and its
 //! 90 % interval by the sign test, or the least and the greatest of fewer than five. Prints Markdown rows, and exits 1
@@ -13,13 +14,13 @@
 //! first:
 //!
 //! ```text
-//! cargo bench --bench fleet -- only=[at once|five pages|shared|separate|away] rounds= \
+//! cargo bench --bench fleet -- only=[at once|five pages|shared|separate|away|times] rounds= \
 //!     mpm=event-stock,event-roomy[,worker-stock,prefork-stock] visitors=ticket,retry-after[,asks] crowd=250 sleep=300 \
-//!     turn=10 cycles=1 clients=600 newcomers=960 holders=24
+//!     turn=10 cycles=1 clients=600 newcomers=960 holders=24 times=3
 //! ```
 //!
 //! The first line is for all; `mpm=` to `sleep=` are those of the crowds, `turn=` and `cycles=` are of **shared**, `clients=` of
-//! **separate**, `newcomers=` and `holders=` of **away**.
+//! **separate**, `newcomers=` and `holders=` of **away**, `times=` of **times**.
 
 mod away;
 #[allow(dead_code, reason = "the board is another bench's")]
@@ -36,6 +37,7 @@ mod separate;
 mod shared;
 #[path = "../sign_test.rs"]
 mod sign_test;
+mod times;
 #[path = "../tries.rs"]
 mod tries;
 #[path = "../visitors.rs"]
@@ -53,10 +55,11 @@ fn main() {
     }
     let only = board::option("only=", "");
     let mut all_hold = crowds::run(&only);
-    let parts: [Part; 3] = [
+    let parts: [Part; 4] = [
         ("shared", shared::run),
         ("separate", separate::run),
         ("away", away::run),
+        ("times", times::run),
     ];
     for (_, run) in parts.iter().filter(|(name, _)| name.contains(&only)) {
         all_hold &= run();

@@ -1,0 +1,175 @@
+//! How soon a fleet is whole again, and does as it is told. Each is done `times=` times, and the longest counts:
+//!
+//! - **closed**: from an order at one node until all refuse;
+//! - **rights back**: from when a node is killed that holds rights to a shared limit, until the others have all of them;
+//! - **joined again**: from when it answers again, until all see three nodes;
+//! - **another store**: from when the primary of three Sentinels is killed, until all nodes speak with the replica. The Sentinels
+//!   take a second to believe that it is dead.
+//!
+//! It is looked each 5 ms, and a look takes as long as the page does.
+
+use crate::board;
+use crate::pairs;
+use nap_testkit::fleet::{Fleet, FleetBuilder};
+use nap_testkit::store::{Sentinels, Store};
+use nap_testkit::wait_until;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Of all nodes together.
+const LIMIT: u64 = 6;
+/// After so many seconds of silence a node has no rights.
+const FORGET: u32 = 5;
+
+const SITE: &str = "
+<NapRoom shop>
+NapRunReady 6 shared
+NapWaitMax 2s
+</NapRoom>
+<Location /counter>
+NapUse shop
+</Location>
+NapControl /nap-control
+<Location /nap-control>
+SetHandler nap-control
+NapUse None
+</Location>";
+
+/// What is measured, the most that it may take, and what it took, in seconds.
+type Row = (&'static str, f64, Vec<f64>);
+
+pub fn run() -> bool {
+    let times = board::number_option("times=", "3");
+    eprintln!("fleet times, {times} times");
+    let closed = (0..times).flat_map(|_| closes()).collect();
+    let [rights, joined] = kills(times);
+    let another = (0..times).map(|_| another_store()).collect();
+    let rows: [Row; 4] = [
+        ("closed", 0.5, closed),
+        ("rights back", f64::from(FORGET) + 1.0, rights),
+        ("joined again", 4.0, joined),
+        ("another store", 5.0, another),
+    ];
+    println!("\n| | seconds, of {times} | longest | wanted | held |\n|---|---|---:|---:|---|");
+    let mut claims = Vec::new();
+    for (what, wanted, took) in &rows {
+        let longest = pairs::most(took);
+        let held = longest <= *wanted;
+        let word = if held { "yes" } else { "**no**" };
+        println!(
+            "| {what} | {} | {longest:.2} | {wanted} | {word} |",
+            pairs::spread(took, 2)
+        );
+        claims.push((
+            held,
+            format!("{what} took {longest:.2} s, {wanted} is wanted"),
+        ));
+    }
+    pairs::holds(&claims)
+}
+
+fn fleet() -> FleetBuilder {
+    let builder = Fleet::builder(3).options(&format!("forget={FORGET}s"));
+    builder.node(|node| {
+        node.config(SITE)
+            .expect_log("nap-control (no user name): ", "it is closed and opened")
+            .expect_log("(ordered at web", "it is closed and opened")
+            .expect_log(" is silent since ", "it is killed")
+            .expect_log("the store is away (", "the primary is killed")
+            .expect_log(
+                "[nap:warn]",
+                "the room tells of settings that are too small",
+            )
+    })
+}
+
+/// Until then, in seconds since `began`.
+fn until(what: &str, began: Instant, holds: impl FnMut() -> bool) -> f64 {
+    wait_until(what, PATIENCE, holds);
+    began.elapsed().as_secs_f64()
+}
+
+fn order(fleet: &Fleet, body: &str) {
+    let info = fleet.info(0);
+    let nonce = info["control"]["nonce"].as_str().expect("it is on");
+    let head = [
+        ("Content-Type", "application/x-www-form-urlencoded"),
+        ("Sec-Fetch-Site", "same-origin"),
+        ("X-Nap-Control", nonce),
+    ];
+    let node = fleet.node(0);
+    let answer = node.request("POST", "/nap-control", &head, body.as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+/// From an order at one node until all do so: closed, and open again.
+fn closes() -> [f64; 2] {
+    let fleet = fleet().start();
+    // A new store gives no rights for two seconds: who comes before that waits for it.
+    for node in fleet.nodes() {
+        assert_eq!(node.get("/counter?ms=1").status, 200);
+    }
+    [("do=close&room=shop", true), ("do=open&room=shop", false)].map(|(body, closed)| {
+        let began = Instant::now();
+        order(&fleet, body);
+        until("all do as they are told", began, || {
+            fleet.nodes().iter().all(|node| {
+                let answer = node.get("/counter?ms=1");
+                (answer.header("nap-reason") == Some("closed")) == closed
+            })
+        })
+    })
+}
+
+/// A node is killed, and started again, while the limit is used.
+fn kills(times: u32) -> [Vec<f64>; 2] {
+    let mut fleet = fleet().start();
+    // Until the last of them is back.
+    let seconds = format!("{}s", 20 * times);
+    let options =
+        format!("--get --bound 2s --again 5s --stop 400s --open 150 --duration {seconds}");
+    let options: Vec<&str> = options.split(' ').collect();
+    let crowd = fleet.crowd_later("/counter?ms=50", &options);
+    let rights = |fleet: &Fleet, nodes: &[usize]| -> u64 {
+        fleet.figures(nodes, "/run_ready/limit").iter().sum()
+    };
+    let mut took = [Vec::new(), Vec::new()];
+    for _ in 0..times {
+        wait_until("each node holds some", PATIENCE, || {
+            fleet
+                .figures(&[0, 1, 2], "/run_ready/limit")
+                .iter()
+                .all(|held| *held > 0)
+                && rights(&fleet, &[0, 1, 2]) == LIMIT
+        });
+        let began = Instant::now();
+        fleet.kill(1);
+        took[0].push(until("the others have all of it", began, || {
+            rights(&fleet, &[0, 2]) == LIMIT
+        }));
+        fleet.start_again(1);
+        let began = Instant::now();
+        took[1].push(until("all see three", began, || {
+            (0..3).all(|n| fleet.sees(n, "alive") == 3)
+        }));
+    }
+    crowd.join().expect("nap-load's report");
+    assert!(fleet.counter().max <= LIMIT, "never more at once");
+    took
+}
+
+fn another_store() -> f64 {
+    let mut primary = Store::start();
+    let replica = Store::replica_of(&primary);
+    let sentinels = Sentinels::of(&primary);
+    let fleet = fleet().at_store(&sentinels.url()).start();
+    let began = Instant::now();
+    primary.kill();
+    let took = until("all speak with the other", began, || {
+        replica.ask(&["ROLE"]).starts_with("master")
+            && (0..3).all(|n| fleet.info(n)["fleet"]["store"]["state"] == "joined")
+    });
+    drop(fleet);
+    took
+}
