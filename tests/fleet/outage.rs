@@ -256,6 +256,37 @@ fn the_store_may_forget_be_full_or_take_no_writes() {
     }
 }
 
+/// Others fill a small store. Whatever key it likes is thrown away, of ours, too.
+#[test]
+fn a_store_that_throws_data_away_breaks_no_promise() {
+    let limited = ["--maxmemory", "2mb", "--maxmemory-policy", "allkeys-lru"];
+    let store = Store::with(&limited);
+    let mut fleet = fleet(Mpm::Event)
+        .at_store(&store.url())
+        .node(|node| node.expect_log("use noeviction", "it throws data away"))
+        .node(|node| node.expect_log("the store was emptied", "its epoch is thrown away"))
+        .start();
+    let of_others = "x".repeat(50_000);
+    disturbed(&mut fleet, or_long(14, 60), |_| {
+        let (mut n, ours) = (0, || store.ask(&["KEYS", "nap:*"]).lines().count());
+        let mut gone = 0;
+        while n < or_long(100, 600) {
+            let before = ours();
+            assert_eq!(store.ask(&["SET", &format!("other{n}"), &of_others]), "OK");
+            gone += before.saturating_sub(ours());
+            n += 1;
+            sleep(Duration::from_millis(50));
+        }
+        assert!(gone > 10, "{gone} keys of ours were thrown away");
+    });
+    for n in 0..3 {
+        let log = fleet.node(n).error_log();
+        let lines = log.lines().filter(|line| line.contains("use noeviction"));
+        assert_eq!(lines.count(), 1, "{log}");
+        assert!(!log.contains(AWAY), "{log}");
+    }
+}
+
 #[test]
 fn another_store_takes_over() {
     let mut primary = Store::start();
