@@ -1,6 +1,6 @@
 //! How soon a fleet is whole again, and does as it is told. Each is done `times=` times, and the longest counts:
 //!
-//! - **closed**: from an order at one node until all refuse;
+//! - **closed, open again**: from an order at one node until all do so, both ways;
 //! - **rights back**: from when a node is killed that holds rights to a shared limit, until the others have all of them;
 //! - **joined again**: from when it answers again, until all see three nodes;
 //! - **another store**: from when the primary of three Sentinels is killed, until all nodes speak with the replica. The Sentinels
@@ -46,7 +46,7 @@ pub fn run() -> bool {
     let [rights, joined] = kills(times);
     let another = (0..times).map(|_| another_store()).collect();
     let rows: [Row; 4] = [
-        ("closed", 0.5, closed),
+        ("closed, open again", 0.5, closed),
         ("rights back", f64::from(FORGET) + 1.0, rights),
         ("joined again", 4.0, joined),
         ("another store", 5.0, another),

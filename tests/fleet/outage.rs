@@ -11,6 +11,7 @@ use std::time::Duration;
 
 const AWAY: &str = "the store is away (";
 const SILENT: &str = " is silent since ";
+const EMPTIED: &str = "the store was emptied";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Tickets sold by these nodes.
@@ -220,7 +221,7 @@ fn one_node_alone_may_be_cut_off_from_the_store() {
 fn the_store_may_forget_be_full_or_take_no_writes() {
     let mut fleet = fleet(Mpm::Event)
         .node(|node| node.expect_log(AWAY, "it takes no writes"))
-        .node(|node| node.expect_log("the store was emptied", "it is emptied"))
+        .node(|node| node.expect_log(EMPTIED, "it is emptied"))
         .start();
     let other = Store::start();
     let port = other.port().to_string();
@@ -264,25 +265,24 @@ fn a_store_that_throws_data_away_breaks_no_promise() {
     let mut fleet = fleet(Mpm::Event)
         .at_store(&store.url())
         .node(|node| node.expect_log("use noeviction", "it throws data away"))
-        .node(|node| node.expect_log("the store was emptied", "its epoch is thrown away"))
+        .node(|node| node.expect_log(EMPTIED, "its epoch is thrown away"))
         .start();
     let of_others = "x".repeat(50_000);
     disturbed(&mut fleet, or_long(14, 60), |_| {
-        let (mut n, ours) = (0, || store.ask(&["KEYS", "nap:*"]).lines().count());
-        let mut gone = 0;
-        while n < or_long(100, 600) {
-            let before = ours();
+        for n in 0..or_long(100, 600) {
             assert_eq!(store.ask(&["SET", &format!("other{n}"), &of_others]), "OK");
-            gone += before.saturating_sub(ours());
-            n += 1;
             sleep(Duration::from_millis(50));
         }
-        assert!(gone > 10, "{gone} keys of ours were thrown away");
     });
+    let emptied = |n: &usize| fleet.node(*n).error_log().contains(EMPTIED);
+    assert!(
+        (0..3).any(|n| emptied(&n)),
+        "nothing of ours was thrown away"
+    );
     for n in 0..3 {
         let log = fleet.node(n).error_log();
         let lines = log.lines().filter(|line| line.contains("use noeviction"));
-        assert_eq!(lines.count(), 1, "{log}");
+        assert!((1..=2).contains(&lines.count()), "{log}");
         assert!(!log.contains(AWAY), "{log}");
     }
 }

@@ -1,13 +1,13 @@
 -- A shared limit, split into rights: what a node holds is what it says, and more is given while there is some.
 --
 -- KEYS  1 rights of the gate (hash: node -> "<rights> <wants> <heard> <limit>", "of <node>" -> how far it was heard,
---         "at <node>" -> where visitors come, run, learns, presses, heard)
+--         "at <node>" -> where visitors are, run, learns, presses, heard)
 -- ARGV  1 node   2 its agent: another one begins to count anew   3 number of the message   4 rights it holds
 --       5 accesses that run and wait there   6 how many more it asks for   7 limit it is configured with
 --       8 run of this server   then microseconds: 9 after which a silent node has none   10 for which nothing is given by a
 --       server that may lack what was given last   11 for which an ask that found nothing presses on all
 --       12 within which somebody is heard, unless it was the store that was away   13 parts of a million of all visitors
---       that come to it
+--       that are there; 0: as it said before
 -- Answers {rights given, those to be given back at once, the node's fair share, does somebody want what is not there (0, 1)}.
 local now = clock()
 local me = ARGV[1]
@@ -68,16 +68,26 @@ if agent ~= ARGV[2] or tonumber(last) < tonumber(ARGV[3]) then
     held.rights = held.rights + granted
   end
   write(me, held)
-  redis.call('HSET', KEYS[1], 'of ' .. me, ARGV[2] .. ' ' .. ARGV[3], 'at ' .. me, ARGV[13])
-  state['at ' .. me] = ARGV[13]
+  redis.call('HSET', KEYS[1], 'of ' .. me, ARGV[2] .. ' ' .. ARGV[3])
+  if ARGV[13] ~= '0' then
+    redis.call('HSET', KEYS[1], 'at ' .. me, ARGV[13])
+    state['at ' .. me] = ARGV[13]
+  end
 end
 redis.call('HSET', KEYS[1], 'run', ARGV[8], 'learns', whole(learns), 'presses', whole(presses), 'heard', whole(now))
 
--- Max-min by weight: who is content with the least for their weight first, as what they do not want is the others'. Who wants
--- some has one, if there are as many.
+-- Max-min by weight: those who are content with the least for their weight first, as what they do not want is the others'. All
+-- who want some have one, if there are as many. A weight that is not known is the mean of the others.
+local known, sum = 0, 0
+for node in pairs(nodes) do
+  local weight = number('at ' .. node)
+  if weight > 0 then known, sum = known + 1, sum + weight end
+end
+local mean = math.max(math.floor(sum / math.max(known, 1)), 1)
 local order, weights, wanting = {}, 0, 0
 for node, held in pairs(nodes) do
-  local weight = math.max(number('at ' .. node), 1)
+  local weight = number('at ' .. node)
+  if weight == 0 then weight = mean end
   order[#order + 1] = { node = tonumber(node), wants = held.wants, weight = weight }
   weights = weights + weight
   if held.wants > 0 then wanting = wanting + 1 end

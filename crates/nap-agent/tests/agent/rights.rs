@@ -87,9 +87,11 @@ fn an_emptied_store_gives_nothing_before_all_have_said_what_they_hold() {
     for _ in 0..3 {
         assert_eq!(store.ask(&["FLUSHALL"]), "OK");
         let key = format!("nap:{{nap}}:r:{:08x}", first.number());
+        let numbers = [&first, &second].map(|room| room.node.number().to_string());
         first.node.wait_for("both have said so", |_| {
             assert!(rights(&first) + rights(&second) <= LIMIT);
-            store.ask(&["HLEN", &key]) == "10"
+            let held = store.ask(&["HMGET", &key, &numbers[0], &numbers[1]]);
+            held.lines().filter(|line| !line.is_empty()).count() == 2
         });
     }
     assert_eq!([&first, &second].map(running), [4, 2]);

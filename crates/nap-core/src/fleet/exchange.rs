@@ -55,7 +55,7 @@ pub struct Batch {
     pub lease: Option<LeaseAsk>,
     /// More rights that it wants.
     pub asks: u32,
-    /// w, by which rights are shared: parts of a million.
+    /// By which rights are shared, parts of a million; 0: not known yet.
     pub weight: u32,
 }
 

@@ -33,7 +33,7 @@ pub struct Held {
     pub rights: u32,
     /// Accesses that run and wait there.
     pub wants: u32,
-    /// w, where visitors come: parts of a million.
+    /// The part of all visitors that is there, parts of a million; 0: not known.
     pub weight: u32,
     /// When it was heard last, the store's time.
     pub heard: Micros,
@@ -121,13 +121,14 @@ impl Rights {
         granted
     }
 
-    /// A beat of `node`: it holds `rights`, so many accesses run and wait there, and of all visitors `weight` parts of a
-    /// million come to it. How many it must give back at once, as all together hold more than c.
+    /// A beat of `node`: it holds `rights`, so many accesses run and wait there, and of all visitors it has `weight` parts of
+    /// a million; 0: as it said before. How many it must give back at once, as all together hold more than c.
     pub fn report(&mut self, node: u8, rights: u32, wants: u32, weight: u32, now: Micros) -> u32 {
+        let before = self.nodes.get(&node).map_or(0, |held| held.weight);
         let held = Held {
             rights,
             wants,
-            weight,
+            weight: if weight == 0 { before } else { weight },
             heard: now,
         };
         self.hears(now);
@@ -150,7 +151,7 @@ impl Rights {
         gone
     }
 
-    /// A node's fair share: max-min by where visitors come, over what nodes want.
+    /// A node's fair share: max-min by where visitors are, over what nodes want.
     pub fn fair(&self, node: u8) -> u32 {
         let wants = self.nodes.values().map(|held| (held.wants, held.weight));
         let wants: Vec<(u32, u32)> = wants.collect();
@@ -161,10 +162,16 @@ impl Rights {
 }
 
 /// The weighted max-min fair shares of `limit`, of nodes that want so many and have such a weight: nobody has more than they
-/// want, and who has less has as much for their weight as any other, but for whole numbers. Who wants some has one, if there are as
-/// many. Where nobody has a weight all have the same.
+/// want, and those who have less have as much for their weight as any other, but for whole numbers. All who want some have
+/// one, if there are as many. Where a weight is not known (0) it counts as the mean of the others.
 pub fn fair(limit: u32, nodes: &[(u32, u32)]) -> Vec<u32> {
-    let weight = |at: usize| u64::from(nodes[at].1.max(1));
+    let known = || nodes.iter().map(|(_, weight)| u64::from(*weight));
+    let known = || known().filter(|weight| *weight != 0);
+    let mean = (known().sum::<u64>() / (known().count() as u64).max(1)).max(1);
+    let weight = |at: usize| match nodes[at].1 {
+        0 => mean,
+        known => known.into(),
+    };
     let wants = |at: usize| u64::from(nodes[at].0);
     let mut order: Vec<usize> = (0..nodes.len()).collect();
     // Who is content with the least for their weight first: what they do not want is the others'.
@@ -262,13 +269,25 @@ mod tests {
         assert_eq!(equal(2, [9, 9, 9]), [1, 1, 0]);
         assert_eq!(fair(5, &[]), []);
         let liked = |wants: [u32; 3]| fair(6, &[(wants[0], 80), (wants[1], 10), (wants[2], 10)]);
-        assert_eq!(liked([100, 5, 5]), [4, 1, 1], "who wants some has one");
+        assert_eq!(liked([100, 5, 5]), [4, 1, 1], "all who want some have one");
         assert_eq!(
             liked([3, 2, 60]),
             [3, 1, 2],
             "what is not wanted is the others'"
         );
         assert_eq!(liked([100, 0, 0]), [6, 0, 0]);
+        let unknown = fair(12, &[(9, 0), (9, 80), (9, 40)]);
+        assert_eq!(unknown, [4, 5, 3], "as the mean of the others");
+    }
+
+    #[test]
+    fn a_new_agent_that_does_not_know_its_weight_yet_has_that_of_the_last_one() {
+        let mut rights = Rights::new(6, Micros::ZERO);
+        rights.report(1, 4, 9, 800_000, NOW);
+        rights.report(2, 2, 9, 200_000, NOW);
+        let before = rights.fair(1);
+        rights.report(1, 4, 9, 0, NOW);
+        assert_eq!((before, rights.fair(1)), (4, 4));
     }
 
     #[test]
@@ -430,7 +449,7 @@ mod tests {
             }
         }
 
-        /// Whoever comes where: all that is wanted is given, nobody has more than they want, and who wants some has one.
+        /// Wherever visitors are: all that is wanted is given, nobody has more than they want, and all who want some have one.
         #[test]
         fn shares_by_weight_are_all_there_is(limit in 0_u32..200,
                                              nodes in prop::collection::vec((0_u32..100, 0_u32..1_000_000), 1..12)) {

@@ -7,7 +7,7 @@ use crate::micros::Micros;
 /// Accesses of this long a time count for w.
 pub const WINDOW: Micros = Micros::from_secs(10);
 
-/// Seconds of them that count for the rights of a shared limit: whoever the balancer likes from now on needs them now.
+/// Seconds of them that count for the rights of a shared limit: the node that the balancer likes from now on needs them now.
 const BRIEF: usize = 3;
 
 /// Readings of the sum of arrivals, one a second, that this takes.

@@ -104,7 +104,7 @@ pub struct GateAgent {
     ran: [u32; 2],
     ran_since: Micros,
     need: Need,
-    /// w of the last seconds, parts of a million.
+    /// By which rights are shared; 0: not known yet.
     weight: u32,
 }
 
@@ -125,7 +125,7 @@ impl GateAgent {
         need.asks() != 0
     }
 
-    /// Few places are left to sell, and more can be leased.
+    /// Few places are left to sell, or none was good enough. Where it is not known yet how many there are, that is heard first.
     pub fn is_low(&self, stake: &Stake, now: Micros) -> bool {
         // The gate's stock is counted with each message; meanwhile sales tell.
         let few = self.capacity != 0 && self.sold != 0 && self.sold * 2 >= self.stocked;
@@ -317,11 +317,16 @@ impl GateAgent {
 
     /// Whether places are to be leased, and how many.
     fn wanted(&mut self, view: &mut GateView<'_>, sharing: &Sharing) -> Option<LeaseAsk> {
+        let leases = view.leases();
+        let stake = &mut *view.abroad.as_mut()?.stake;
+        // How fast it is is not known any more: nobody waits for places.
+        if !leases {
+            stake.starved = 0;
+        }
         // The others tell first what they hold.
         if self.capacity == 0 || view.now < self.leases_from {
             return None;
         }
-        let stake = &mut *view.abroad.as_mut()?.stake;
         let starved = std::mem::take(&mut stake.starved) != 0;
         let mut from = view.sells_from();
         if starved {
@@ -477,12 +482,13 @@ impl GateAgent {
         let lives = |node: &u8| members.iter().any(|(one, _)| one == node);
         self.readings.retain(|node, _| lives(node));
         let mut lately = Vec::with_capacity(members.len());
-        let mut just_now = lately.clone();
+        let (mut just_now, mut there) = (Vec::new(), Vec::new());
         for (node, beat) in members {
             let reading = self.readings.entry(*node).or_default();
             reading.read(beat.arrivals);
             lately.push(reading.lately());
             just_now.push(reading.just_now());
+            there.push(u64::from(beat.wants));
         }
         let others = members.iter().filter(|(node, _)| *node != view.node);
         let out = others.fold(0, |all: u64, (_, beat)| all + u64::from(beat.out));
@@ -491,7 +497,12 @@ impl GateAgent {
         let mine = members.iter().position(|(node, _)| *node == view.node);
         let share_of = |shares: &[f64]| mine.and_then(|at| shares.get(at).copied()).unwrap_or(1.0);
         let share = share_of(&shares);
-        self.weight = in_ppm(share_of(&weights::shares(&just_now)));
+        // Those who come there, and those who wait there as the balancer liked it before.
+        let weight = [just_now, there]
+            .into_iter()
+            .filter(|all| all.iter().any(|n| *n != 0));
+        let weight = weight.map(|all| in_ppm(share_of(&weights::shares(&all))));
+        self.weight = weight.max().unwrap_or(self.weight);
         // The least busy have more than comes to them: what all ask together stays as configured.
         let all: f64 = shares.iter().sum();
         view.permits

@@ -105,7 +105,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         default: "auto",
         place: "room",
         help: "tickets a slot: auto (what the server finishes in it), paper, or a number",
-        text: "tickets a slot: auto (as many as the server finishes in it), paper, or a number",
+        text: "tickets a slot: auto (as many as the server finishes in it), paper, or a number; with NapStore a number is each node's",
         shipped: "\
 #    NapSlotTickets auto
 ",

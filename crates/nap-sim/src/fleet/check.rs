@@ -243,7 +243,7 @@ pub fn random(seed: u64, most_nodes: u8) -> FleetSetup {
                 let weights = weights.collect();
                 let turns = Micros::from_secs([0, 20, 40][rng.below(3) as usize]);
                 match family {
-                    Family::Usual => Balancer::Weights(weights, turns),
+                    Family::Usual | Family::Shared => Balancer::Weights(weights, turns),
                     _ => Balancer::Random,
                 }
             }

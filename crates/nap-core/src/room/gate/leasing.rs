@@ -16,7 +16,7 @@ impl GateView<'_> {
     }
 
     /// Is it known how fast the server is? Before that nothing is leased, and nobody waits for it.
-    pub(super) fn leases(&self) -> bool {
+    pub(in crate::room) fn leases(&self) -> bool {
         self.is_leased() && (self.gate.decided != 0 || !self.gate.is_by_law())
     }
 
@@ -54,10 +54,10 @@ impl GateView<'_> {
     /// C of a slot of this node, where it does not follow from what is served: as configured, or the paper's.
     pub(in crate::room) fn tickets_by_hand(&self) -> Option<u32> {
         let gate = &*self.gate;
-        let rate = || gate.rate(self.permits);
         let by_hand = gate.terms.slot_tickets.how != how::AUTO;
         by_hand.then(|| {
-            gate.issue_terms(self.now, rate(), self.permits, self.laws)
+            let rate = gate.rate(self.permits);
+            gate.issue_terms(self.now, rate, self.permits, self.laws)
                 .capacity
         })
     }
@@ -88,7 +88,8 @@ impl GateView<'_> {
         }
     }
 
-    /// The first start from then on for which the ledger has room, as far as the claims of all are known.
+    /// The first start from then on for which the ledger has room, as far as the claims of all are known; at the latest where they
+    /// are not known any more.
     pub(in crate::room) fn has_room_from(&self, from: Micros) -> Micros {
         let (Some(Abroad { stake, .. }), None) = (&self.abroad, self.free_from()) else {
             return from;
@@ -108,6 +109,7 @@ impl GateView<'_> {
                 .fits_beside(from.max(self.now), to, most, &OfAll(stake))
         };
         let mut starts = std::iter::once(from).chain(later);
-        starts.find(has_room).unwrap_or(from)
+        let known_until = from + Micros(AHEAD as u64 * CELL.0);
+        starts.find(has_room).unwrap_or(known_until)
     }
 }
