@@ -27,6 +27,19 @@ fn until_full_sale(fleet: &Fleet) {
     });
 }
 
+/// For so many seconds, and until each node has sold more: HAProxy's random sends one of them few more than it serves.
+fn stay_on_sale(fleet: &Fleet, seconds: u64) {
+    let before = fleet.figures(&[0, 1, 2], "/promise/sold");
+    stay(seconds);
+    wait_until("each node sells", PATIENCE, || {
+        let after = fleet.figures(&[0, 1, 2], "/promise/sold");
+        before
+            .iter()
+            .zip(&after)
+            .all(|(before, after)| after > before)
+    });
+}
+
 /// Newcomers, half as many again as can be served, for so long; something happens at full sale.
 pub fn disturbed(fleet: &mut Fleet, seconds: u32, happens: impl FnOnce(&mut Fleet)) -> Value {
     let crowd = sale().stream(fleet, seconds);
@@ -148,12 +161,7 @@ fn the_store_is_killed_and_comes_back_empty() {
     disturbed(&mut fleet, or_long(9, 90), |fleet| {
         fleet.store_mut().kill();
         fleet.until_store_is("away");
-        let before = fleet.figures(&[0, 1, 2], "/promise/sold");
-        stay(outage);
-        let after = fleet.figures(&[0, 1, 2], "/promise/sold");
-        for (before, after) in before.into_iter().zip(after) {
-            assert!(after > before, "a node sold nothing meanwhile");
-        }
+        stay_on_sale(fleet, outage);
         fleet.store_mut().start_again();
         fleet.until_store_is("joined");
         fleet.until_members(3);
@@ -203,15 +211,7 @@ fn one_node_alone_may_be_cut_off_from_the_store() {
         wait_until("the others miss it", PATIENCE, || {
             fleet.sees(0, "silent") == 1 && fleet.sees(1, "silent") == 1
         });
-        let before = fleet.figures(&[0, 1, 2], "/promise/sold");
-        stay(or_long(2, 50));
-        let after = fleet.figures(&[0, 1, 2], "/promise/sold");
-        assert!(
-            before
-                .iter()
-                .zip(after)
-                .all(|(before, after)| after > *before)
-        );
+        stay_on_sale(fleet, or_long(2, 50));
         fleet.cut(2).turn(Way::Open);
         fleet.until_members(3);
     });
