@@ -90,19 +90,6 @@ fn until(what: &str, began: Instant, holds: impl FnMut() -> bool) -> f64 {
     began.elapsed().as_secs_f64()
 }
 
-fn order(fleet: &Fleet, body: &str) {
-    let info = fleet.info(0);
-    let nonce = info["control"]["nonce"].as_str().expect("it is on");
-    let head = [
-        ("Content-Type", "application/x-www-form-urlencoded"),
-        ("Sec-Fetch-Site", "same-origin"),
-        ("X-Nap-Control", nonce),
-    ];
-    let node = fleet.node(0);
-    let answer = node.request("POST", "/nap-control", &head, body.as_bytes());
-    assert_eq!(answer.status, 200, "{}", answer.text());
-}
-
 /// From an order at one node until all do so: closed, and open again.
 fn closes() -> [f64; 2] {
     let fleet = fleet().start();
@@ -112,7 +99,8 @@ fn closes() -> [f64; 2] {
     }
     [("do=close&room=shop", true), ("do=open&room=shop", false)].map(|(body, closed)| {
         let began = Instant::now();
-        order(&fleet, body);
+        let answer = fleet.order(0, 0, body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
         until("all do as they are told", began, || {
             fleet.nodes().iter().all(|node| {
                 let answer = node.get("/counter?ms=1");

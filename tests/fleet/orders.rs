@@ -2,7 +2,7 @@
 
 use nap_testkit::cut::Way;
 use nap_testkit::fleet::{Fleet, FleetBuilder};
-use nap_testkit::{Answer, for_event_or_each_mpm, wait_until};
+use nap_testkit::{for_event_or_each_mpm, wait_until};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,22 +30,8 @@ fn fleet() -> FleetBuilder {
     })
 }
 
-/// Sends an order to a node, with the nonce that another one shows.
-fn send(fleet: &Fleet, n: usize, shown_at: usize, body: &str) -> Answer {
-    let info = fleet.info(shown_at);
-    let nonce = info["control"]["nonce"].as_str().expect("it is on");
-    let head = [
-        ("Content-Type", "application/x-www-form-urlencoded"),
-        ("Sec-Fetch-Site", "same-origin"),
-        ("X-Nap-Control", nonce),
-    ];
-    fleet
-        .node(n)
-        .request("POST", "/nap-control", &head, body.as_bytes())
-}
-
 fn order(fleet: &Fleet, n: usize, body: &str) -> String {
-    let answer = send(fleet, n, n, body);
+    let answer = fleet.order(n, n, body);
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.text()
 }
@@ -77,7 +63,7 @@ fn a_room_that_is_closed_at_one_node_is_closed_at_all() {
                     .expect_log(" is silent since ", "it is killed")
             })
             .start();
-        let answer = send(&fleet, 0, 2, "do=close&room=shop");
+        let answer = fleet.order(0, 2, "do=close&room=shop");
         assert_eq!(
             (answer.status, answer.text().trim_end()),
             (200, "room shop is closed; the fleet has been told"),
@@ -168,7 +154,7 @@ fn an_order_may_be_for_one_node_and_must_make_sense() {
             "room: no room of this name has sessions",
         ),
     ] {
-        let answer = send(&fleet, 0, 0, body);
+        let answer = fleet.order(0, 0, body);
         assert_eq!(answer.status, status, "{body}");
         assert!(
             answer.text().starts_with(words),

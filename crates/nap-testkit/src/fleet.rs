@@ -7,7 +7,7 @@
 use super::cut::Cut;
 use super::haproxy::HaProxy;
 use super::store::Store;
-use super::{Builder, Counter, Httpd, crowd, made, open_to_children, wait_until};
+use super::{Answer, Builder, Counter, Httpd, crowd, made, open_to_children, wait_until};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
@@ -333,6 +333,19 @@ impl Fleet {
         wait_until(&format!("the store is {state}"), PATIENCE, || {
             (0..self.size()).all(|n| self.info(n)["fleet"]["store"]["state"] == state)
         });
+    }
+
+    /// Sends an order to a node's nap-control, with the nonce that the page of another one, or its own, shows.
+    pub fn order(&self, n: usize, shown_at: usize, body: &str) -> Answer {
+        let info = self.info(shown_at);
+        let nonce = info["control"]["nonce"].as_str().expect("it is on");
+        let head = [
+            ("Content-Type", "application/x-www-form-urlencoded"),
+            ("Sec-Fetch-Site", "same-origin"),
+            ("X-Nap-Control", nonce),
+        ];
+        self.node(n)
+            .request("POST", "/nap-control", &head, body.as_bytes())
     }
 
     /// Sends a crowd through HAProxy, with these options of `nap-load`; returns its report, which tells by node.
