@@ -3,7 +3,7 @@
 //! They know what a browser knows: cookies, answers and their own clock. [`crate::plan::Manners`] decides
 //! what they do after a refusal; [`crate::tally`] holds the results of their tries.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub struct World {
     pub plan: Plan,
     pub clock: Clock,
     pub tally: RefCell<Tally>,
+    /// Told to let nobody in any more, before its time is over.
+    pub closed: Cell<bool>,
 }
 
 impl World {
@@ -39,7 +41,7 @@ impl World {
 
     /// Whether no new posts and visitors begin any more at `now`.
     pub fn closing(&self, now: Micros) -> bool {
-        self.plan.duration.is_some_and(|duration| now >= duration)
+        self.closed.get() || self.plan.duration.is_some_and(|duration| now >= duration)
     }
 }
 

@@ -22,7 +22,8 @@ mod tally;
 mod ticket;
 mod wire;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -91,11 +92,7 @@ fn raise_file_limit() {
 /// Run on a runtime of one thread, with the signals that end a run with a report.
 fn on_runtime<T>(run: impl AsyncFnOnce(&SignalFd) -> T) -> io::Result<T> {
     // Blocked before the runtime exists, so that an interrupt still leads to a report.
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGINT);
-    signals.add(Signal::SIGTERM);
-    signals.thread_block()?;
-    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    let signals = watch([Signal::SIGINT, Signal::SIGTERM])?;
     raise_file_limit();
 
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -105,15 +102,25 @@ fn on_runtime<T>(run: impl AsyncFnOnce(&SignalFd) -> T) -> io::Result<T> {
     Ok(LocalSet::new().block_on(&runtime, run(&signals)))
 }
 
+/// These signals, which end nothing from now on.
+fn watch<const N: usize>(signals: [Signal; N]) -> io::Result<SignalFd> {
+    let signals = SigSet::from_iter(signals);
+    signals.thread_block()?;
+    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+    Ok(SignalFd::with_flags(&signals, flags)?)
+}
+
 /// The run's report, and whether writing the CSV worked.
 fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Result<()>)> {
     let tally = Tally::new(plan.bound, csv);
+    let door = watch([Signal::SIGUSR1])?;
     on_runtime(async |signals| {
         let slow: [Rc<RefCell<SlowBook>>; 2] = Default::default();
         let world = World {
             plan,
             clock: Clock::begin(),
             tally: RefCell::new(tally),
+            closed: Cell::new(false),
         };
         let world = head_start(world, &slow).await;
         let cpu = cpu_time();
@@ -122,6 +129,7 @@ fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Resul
             () = crowd(&world) => "done",
             () = tokio::time::sleep(span(world.plan.stop)) => "stopped",
             () = interrupted(signals) => "interrupted",
+            never = closed_by(&door, &world) => match never {},
         };
         let times = (world.clock.now(), cpu_time() - cpu);
         bar.finish_and_clear();
@@ -182,6 +190,9 @@ async fn crowd(world: &Rc<World>) {
                     break;
                 }
                 world.pause_until(start).await;
+                if world.closing(start) {
+                    break;
+                }
                 while visitors.try_join_next().is_some() {}
                 let behaviour = world.plan.manners.draw(&mut rng);
                 match visitors.len() < world.plan.clients as usize {
@@ -204,6 +215,13 @@ async fn interrupted(signals: &SignalFd) {
     while let Ok(None) = signals.read_signal() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Close the door at the first signal.
+async fn closed_by(door: &SignalFd, world: &World) -> Infallible {
+    interrupted(door).await;
+    world.closed.set(true);
+    std::future::pending().await
 }
 
 /// CPU time that this process has used, user and system.

@@ -1,6 +1,7 @@
 //! nap-load, the real binary, against a server that follows a script, and against a real one where it has to
 //! behave like the page that this serves.
 
+mod door;
 mod server;
 
 use std::net::{Ipv4Addr, TcpListener};
