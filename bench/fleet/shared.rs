@@ -170,7 +170,7 @@ fn one(shares: bool, round: u32, turn: u32, turns: u32) -> Run {
         }
     }
     let busy = machine.busy_since();
-    let report = crowd.join().expect("nap-load's report");
+    let report = crowd.report();
     board::keep(&made::directory("bench"), &label, &report);
     let tries = std::fs::read_to_string(tries).expect("nap-load wrote it");
     let mut served = vec![0.0; turns as usize];

@@ -2,16 +2,16 @@
 //! there, too.
 
 use nap_testkit::fleet::{Fleet, FleetBuilder};
-use nap_testkit::{Mpm, for_event_or_each_mpm, long};
+use nap_testkit::{Crowd, Mpm, for_event_or_each_mpm, long};
 use serde_json::Value;
-use std::thread::JoinHandle;
 
 /// The crowd's page, and the bound of its room.
 pub struct Sale {
     pub page: &'static str,
     pub bound: &'static str,
     crowd: [&'static str; 2],
-    /// Newcomers a second, half as many again as can be served.
+    /// Newcomers a second, half as many again as are served: with a bound of 1 s tickets are sold for half of what the
+    /// servers do.
     newcomers: &'static str,
 }
 
@@ -28,7 +28,7 @@ pub fn sale() -> Sale {
             page: "/work?cpu=1&sleep=100",
             bound: "1s",
             crowd: ["120", "2"],
-            newcomers: "45",
+            newcomers: "30",
         },
     }
 }
@@ -69,15 +69,14 @@ impl Sale {
         fleet.crowd(self.page, &all)
     }
 
-    /// Newcomers for so long, who want one page each and present a ticket again whose answer was lost.
-    pub fn stream(&self, fleet: &Fleet, seconds: u32) -> JoinHandle<Value> {
-        let duration = format!("{seconds}s");
+    /// Newcomers until it is closed, who want one page each and present a ticket again whose answer was lost.
+    pub fn stream(&self, fleet: &Fleet) -> Crowd {
         let own = [
             ["--open", self.newcomers],
-            ["--duration", &duration],
+            ["--duration", "1h"],
             ["--bound", self.bound],
             ["--again", "5s"],
-            ["--stop", "240s"],
+            ["--stop", "600s"],
         ];
         fleet.crowd_later(self.page, &[&own.concat()[..], &["--get"]].concat())
     }

@@ -3,7 +3,7 @@
 use crate::crowd::{assert_all_kept, figure};
 use nap_testkit::cut::Way;
 use nap_testkit::fleet::{Fleet, FleetBuilder};
-use nap_testkit::{long, wait_until};
+use nap_testkit::{Crowd, long, wait_until};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -35,10 +35,10 @@ fn shop(limit: &str) -> FleetBuilder {
     })
 }
 
-/// Newcomers, more than the limit serves: options of nap-load.
-fn stream(seconds: &str) -> Vec<&str> {
-    let options = "--get --bound 2s --again 5s --stop 400s --open 150 --duration";
-    options.split(' ').chain([seconds]).collect()
+/// Newcomers, more than the limit serves, until it is closed.
+fn stream(fleet: &Fleet) -> Crowd {
+    let options = "--get --bound 2s --again 5s --stop 400s --open 150 --duration 1h";
+    fleet.crowd_later(PAGE, &options.split(' ').collect::<Vec<_>>())
 }
 
 /// Never more at once, and as many as that.
@@ -51,13 +51,13 @@ fn assert_limit_holds(fleet: &Fleet) {
 #[test]
 fn no_more_run_at_once_than_all_nodes_together_may() {
     let fleet = shop(SHARED).weights(&LIKES[0]).start();
-    let (seconds, turns) = if long() { ("120s", 11) } else { ("8s", 3) };
-    let crowd = fleet.crowd_later(PAGE, &stream(seconds));
+    let (seconds, turns) = if long() { (120, 11) } else { (8, 3) };
+    let crowd = stream(&fleet);
     for turn in 1..=turns {
         sleep(Duration::from_secs(if long() { 10 } else { 2 }));
         fleet.weigh(&LIKES[turn % 3]);
     }
-    let report = crowd.join().expect("nap-load's report");
+    let report = crowd.close_after(Duration::from_secs(seconds));
     assert_all_kept(&report);
     assert_limit_holds(&fleet);
     assert!(figure(&report, "/nodes/redeemed_elsewhere") > 0.0);
@@ -84,8 +84,7 @@ fn a_node_that_is_cut_off_goes_on_with_its_rights_and_no_more() {
     let mut fleet = shop(SHARED).options("forget=10s").with_cuts().start();
     fleet.expect_log(" is silent since ", "it is cut off");
     fleet.expect_log("the store is away (", "it is cut off");
-    let seconds = if long() { "60s" } else { "20s" };
-    let crowd = fleet.crowd_later(PAGE, &stream(seconds));
+    let crowd = stream(&fleet);
     wait_until("all of the limit is used", PATIENCE, || {
         fleet.counter().max == LIMIT
     });
@@ -106,7 +105,7 @@ fn a_node_that_is_cut_off_goes_on_with_its_rights_and_no_more() {
     wait_until("nobody has more than a part", PATIENCE, || {
         rights(&fleet, &[0, 1, 2]) == LIMIT
     });
-    let report = crowd.join().expect("nap-load's report");
+    let report = crowd.close_after(Duration::from_secs(if long() { 60 } else { 20 }));
     assert_all_kept(&report);
     assert_limit_was_kept(&fleet, LIMIT + kept);
     assert_eq!(fleet.counter().running, 0);
@@ -122,8 +121,7 @@ fn assert_limit_was_kept(fleet: &Fleet, limit: u64) {
 fn the_share_of_a_node_that_is_killed_comes_back_to_the_others() {
     let mut fleet = shop(SHARED).options("forget=5s").start();
     fleet.expect_log(" is silent since ", "it is killed");
-    let seconds = if long() { "60s" } else { "12s" };
-    let crowd = fleet.crowd_later(PAGE, &stream(seconds));
+    let crowd = stream(&fleet);
     wait_until("all of the limit is used", PATIENCE, || {
         fleet.counter().max == LIMIT
     });
@@ -136,7 +134,7 @@ fn the_share_of_a_node_that_is_killed_comes_back_to_the_others() {
     wait_until("it has its part again", PATIENCE, || {
         fleet.figures(&[1], "/run_ready/limit")[0] > 0
     });
-    let report = crowd.join().expect("nap-load's report");
+    let report = crowd.close_after(Duration::from_secs(if long() { 60 } else { 12 }));
     assert_all_kept(&report);
     assert_limit_holds(&fleet);
 }

@@ -40,12 +40,13 @@ fn stay_on_sale(fleet: &Fleet, seconds: u64) {
     });
 }
 
-/// Newcomers, half as many again as can be served, for so long; something happens at full sale.
+/// Newcomers, half as many again as can be served, until all has happened, and for so long at least; it happens at full
+/// sale.
 pub fn disturbed(fleet: &mut Fleet, seconds: u32, happens: impl FnOnce(&mut Fleet)) -> Value {
-    let crowd = sale().stream(fleet, seconds);
+    let crowd = sale().stream(fleet);
     until_full_sale(fleet);
     happens(fleet);
-    let report = crowd.join().expect("nap-load's report");
+    let report = crowd.close_after(Duration::from_secs(seconds.into()));
     assert_all_kept(&report);
     assert!(figure(&report, "/nodes/redeemed_elsewhere") > 0.0);
     report
@@ -89,12 +90,14 @@ fn children_that_are_killed_take_no_ticket_with_them() {
         let mut fleet = fleet(mpm)
             .node(|node| node.expect_log("exit signal Killed", "we kill it"))
             .start();
-        disturbed(&mut fleet, or_long(8, 40), |fleet| {
+        disturbed(&mut fleet, or_long(8, 60), |fleet| {
             for round in 0..or_long(8, 40) {
                 let node = fleet.node(round % 3);
                 let children = node.children();
                 node.kill9(children[round % children.len()]);
-                sleep(Duration::from_millis(600));
+                // httpd makes a new child once a second. Were they killed faster, half of the workers would be missing all
+                // the time under worker, and a few holders would find no place to wait.
+                sleep(Duration::from_millis(or_long(600, 1_500)));
             }
         });
     });

@@ -160,7 +160,7 @@ fn disturbed(fleet: &mut Fleet, faults: &mut Faults, seconds: u64) -> f64 {
     let options = [&options.concat()[..], &["--get"]].concat();
     let crowd = fleet.crowd_later("/work?cpu=1&sleep=100", &options);
     faults.happen(fleet, Duration::from_secs(seconds));
-    let report = crowd.join().expect("nap-load's report");
+    let report = crowd.report();
     assert_all_kept(&report);
     assert!(figure(&report, "/nodes/redeemed_elsewhere") > 0.0);
     figure(&report, "/nodes/redeemed")

@@ -7,7 +7,7 @@
 use super::cut::Cut;
 use super::haproxy::HaProxy;
 use super::store::Store;
-use super::{Answer, Builder, Counter, Httpd, crowd, made, open_to_children, wait_until};
+use super::{Answer, Builder, Counter, Crowd, Httpd, made, open_to_children, wait_until};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
@@ -15,7 +15,6 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
 
 /// How long a fleet may take for anything.
@@ -350,21 +349,13 @@ impl Fleet {
 
     /// Sends a crowd through HAProxy, with these options of `nap-load`; returns its report, which tells by node.
     pub fn crowd(&self, path: &str, options: &[&str]) -> Value {
-        let crowd = self.crowd_later(path, options);
-        crowd.join().expect("nap-load's report")
+        self.crowd_later(path, options).report()
     }
 
     /// The same, while the test goes on.
-    pub fn crowd_later(&self, path: &str, options: &[&str]) -> JoinHandle<Value> {
+    pub fn crowd_later(&self, path: &str, options: &[&str]) -> Crowd {
         let url = format!("{}{path}", self.url());
-        let own = ["--node-header", NODE];
-        let options: Vec<String> = own.iter().chain(options).map(|&o| o.to_owned()).collect();
-        spawn(move || {
-            crowd(
-                &url,
-                &options.iter().map(String::as_str).collect::<Vec<_>>(),
-            )
-        })
+        Crowd::send(&url, &[&["--node-header", NODE], options].concat())
     }
 }
 

@@ -14,6 +14,7 @@ mod builder;
 mod config;
 mod counter;
 mod crash;
+mod crowd;
 pub mod cut;
 mod everything;
 pub mod exchange;
@@ -42,6 +43,7 @@ pub use answer::{Answer, ask};
 pub use builder::Builder;
 pub use config::{Mpm, has_module, parks, version};
 pub use counter::Counter;
+pub use crowd::Crowd;
 pub use exchange::{exchange, read_answer};
 pub use long::long;
 pub use room::Room;
@@ -99,18 +101,7 @@ pub fn comes_true(deadline: Duration, mut holds: impl FnMut() -> bool) -> bool {
 
 /// Sends a crowd of visitors with tickets to a URL, with these options of `nap-load`; returns its report.
 pub fn crowd(url: &str, options: &[&str]) -> serde_json::Value {
-    let output = Command::new(made::file("release/nap-load"))
-        .args(options)
-        .args(["--json", "-", url])
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("nap-load runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "nap-load got nothing served by {url}: {said}"
-    );
-    serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
+    Crowd::send(url, options).report()
 }
 
 /// Tells other threads that it is over, however it ended.
