@@ -81,6 +81,11 @@ impl Place {
         }
     }
 
+    /// Was it taken with a ticket, of this node or of another one?
+    pub fn has_ticket(&self) -> bool {
+        self.slot != 0 || self.index != 0
+    }
+
     /// This place for a member at a page, who comes from a turn that `start` had.
     pub fn beginning(self, lobby: u32, start: &Place) -> Place {
         Place {

@@ -55,6 +55,35 @@ fn the_last_workers_of_a_fleet_put_holders_off_and_do_not_wait() {
     }
 }
 
+/// Workers are short, and another node's holder comes in time. One of those who wait and were promised nothing gives way; one
+/// who is late by the server's clock may have been in time by their own.
+#[test]
+fn a_newcomer_gives_way_to_a_holder_before_one_who_is_late() {
+    for newcomer in [true, false] {
+        let (mut story, own) = full(true);
+        story.state.terms_mut().wait_limit = fixed(1 + u32::from(newcomer));
+        story.now = own.prime_end;
+        let first = newcomer.then(|| story.waits(10, &[]));
+        let late = story.waits(2, &[own]);
+        let theirs = Ticket {
+            node: 2,
+            epoch: 99,
+            start: story.now,
+            prime_end: story.now + Micros::from_secs(5),
+            ..own
+        };
+        let verdict = presents(&mut story, 3, theirs, Parking::Holders);
+        assert!(matches!(verdict, Verdict::Wait(_)), "{verdict:?}");
+        let mut waits = |visitor, seat: Seat| {
+            story.ask(visitor, &[], Parking::Anybody, |view, arrival| {
+                view.collect(seat.place, arrival).is_none()
+            })
+        };
+        assert_eq!(waits(2, late), newcomer);
+        assert!(first.is_none_or(|first| !waits(10, first)));
+    }
+}
+
 /// Nothing is leased before it is known how fast the server is: nobody waits for that. Then a newcomer does.
 #[test]
 fn a_lease_is_waited_for_where_one_can_come() {

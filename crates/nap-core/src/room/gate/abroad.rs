@@ -304,8 +304,10 @@ impl GateView<'_> {
         if self.abroad.is_none() || self.gate.terms.re_access.how == how::FIXED {
             return false;
         }
-        let newest = self.places.newest_newcomers(&self.gate.queue, 1);
-        let Some(&at) = newest.first() else {
+        let newest = || self.places.newcomers(&self.gate.queue);
+        // One who is late may have been in time by their own watch: the last ones to go.
+        let without = newest().find(|(_, place)| !place.has_ticket());
+        let Some((at, _)) = without.or_else(|| newest().next()) else {
             return false;
         };
         self.places.unlink(&mut self.gate.queue, at);
