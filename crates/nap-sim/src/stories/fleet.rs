@@ -56,10 +56,14 @@ fn the_last_workers_of_a_fleet_put_holders_off_and_do_not_wait() {
 }
 
 /// Workers are short, and another node's holder comes in time. One of those who wait and were promised nothing gives way; one
-/// who is late by the server's clock may have been in time by their own.
+/// who is late by the server's clock only where there is no worker at all.
 #[test]
 fn a_newcomer_gives_way_to_a_holder_before_one_who_is_late() {
-    for newcomer in [true, false] {
+    for (newcomer, parking) in [
+        (true, Parking::Nobody),
+        (false, Parking::Nobody),
+        (false, Parking::Holders),
+    ] {
         let (mut story, own) = full(true);
         story.state.terms_mut().wait_limit = fixed(1 + u32::from(newcomer));
         story.now = own.prime_end;
@@ -72,14 +76,14 @@ fn a_newcomer_gives_way_to_a_holder_before_one_who_is_late() {
             prime_end: story.now + Micros::from_secs(5),
             ..own
         };
-        let verdict = presents(&mut story, 3, theirs, Parking::Holders);
+        let verdict = presents(&mut story, 3, theirs, parking);
         assert!(matches!(verdict, Verdict::Wait(_)), "{verdict:?}");
         let mut waits = |visitor, seat: Seat| {
             story.ask(visitor, &[], Parking::Anybody, |view, arrival| {
                 view.collect(seat.place, arrival).is_none()
             })
         };
-        assert_eq!(waits(2, late), newcomer);
+        assert_eq!(waits(2, late), newcomer || parking != Parking::Nobody);
         assert!(first.is_none_or(|first| !waits(10, first)));
     }
 }

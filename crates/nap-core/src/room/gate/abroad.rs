@@ -17,6 +17,7 @@ use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::nap::whole;
 use crate::room::arrival::Arrival;
+use crate::room::children::Parking;
 use crate::room::history::Fate;
 use crate::room::place::Place;
 use crate::room::places::wake;
@@ -299,15 +300,16 @@ impl GateView<'_> {
         (arrival.told).is_some_and(|(name, told)| told == Told::Waits && name == Name::of(ticket))
     }
 
-    /// No place is left for a holder: the newest newcomer who waits gives way. False: none does.
-    pub(super) fn newcomer_gives_way(&mut self) -> bool {
+    /// No place is left for a holder: the newest newcomer who waits gives way. One who is late may have been in time by
+    /// their own watch, and goes only where a holder would have no worker. False: none does.
+    pub(super) fn newcomer_gives_way(&mut self, parking: Parking) -> bool {
         if self.abroad.is_none() || self.gate.terms.re_access.how == how::FIXED {
             return false;
         }
         let newest = || self.places.newcomers(&self.gate.queue);
-        // One who is late may have been in time by their own watch: the last ones to go.
         let without = newest().find(|(_, place)| !place.has_ticket());
-        let Some((at, _)) = without.or_else(|| newest().next()) else {
+        let late = newest().next().filter(|_| parking == Parking::Nobody);
+        let Some((at, _)) = without.or(late) else {
             return false;
         };
         self.places.unlink(&mut self.gate.queue, at);

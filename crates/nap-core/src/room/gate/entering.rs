@@ -234,7 +234,9 @@ impl GateView<'_> {
         arrival: &Arrival<'_>,
     ) -> Verdict {
         let hopeless = !guard && self.is_hopeless(arrival);
-        if (hopeless || arrival.parking >= Parking::Holders) && self.newcomer_gives_way() {
+        if (hopeless || arrival.parking >= Parking::Holders)
+            && self.newcomer_gives_way(arrival.parking)
+        {
             let line = if guard { Line::Guard } else { Line::ReAccess };
             return self.seat(line, Some(ticket), Standing::Prime, arrival);
         }
