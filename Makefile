@@ -189,8 +189,15 @@ test-valgrind: ## the segment, the room and what comes from outside under valgri
 	  -- shm:: room:: page:: nap::ticket::tests
 
 # Needs the module and the CGI programs; stops when the module is not built.
+HTTPD_TESTS := --test '*'
 test-httpd: module programs cgi ## the tests on a real httpd
-	$(CARGO) test --locked --workspace --no-fail-fast --test '*' -- --test-threads=$(THREADS) $(ELSEWHERE)
+	$(CARGO) test --locked --workspace --no-fail-fast $(HTTPD_TESTS) -- --test-threads=$(THREADS) $(ELSEWHERE)
+
+# Crowds of four at once, or anything beside them, would make nodes slower than they promised.
+.PHONY: test-fleet
+test-fleet: export NAP_TEST := all
+test-fleet: setup module programs cgi ## fleets under each MPM with large crowds, the long soak: half an hour on a quiet machine
+	$(CARGO) test --locked --no-fail-fast --test fleet -- --test-threads=2
 
 # Six minutes of waiting; in test-all they pass while everything else runs.
 test-hidden: module programs cgi
@@ -224,15 +231,21 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 # The long forms of tests. No comment behind it: make would keep the space before that.
 test-all: export NAP_TEST := all
 # Two lanes: tests in containers and clean roots of their own, and tests here. While those run,
-# nothing waits. A failure does not keep the others from being run.
+# nothing waits. Fleets come last, in their short form, with nothing beside them: test-fleet has the long one.
+# A failure does not keep the others from being run.
+BUT_FLEETS = $(filter-out fleet,$(sort $(notdir $(basename $(wildcard tests/*.rs crates/*/tests/*.rs)) \
+  $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs crates/*/tests/*/main.rs)))))
 test-all: setup-all module programs cgi ## and the long ones: browsers, models, sanitizers, Docker, packages
 	@$(MAKE) --no-print-directory --keep-going test-roots >$(TARGET)/test-roots.log 2>&1 & roots=$$!; \
 	$(MAKE) --no-print-directory test-hidden >$(TARGET)/test-hidden.log 2>&1 & hidden=$$!; \
 	trap 'kill $$roots $$hidden' INT TERM; \
 	$(MAKE) --no-print-directory --keep-going ELSEWHERE='--skip hidden_for_six_minutes' \
+	  HTTPD_TESTS='$(BUT_FLEETS:%=--test %)' \
 	  test test-models test-scale test-sanitize test-threads test-valgrind; here=$$?; \
 	wait $$hidden; waited=$$?; wait $$roots; there=$$?; \
-	cat $(TARGET)/test-hidden.log $(TARGET)/test-roots.log; exit $$((here | waited | there))
+	cat $(TARGET)/test-hidden.log $(TARGET)/test-roots.log; \
+	env -u NAP_TEST $(CARGO) test --locked --no-fail-fast --test fleet -- --test-threads=$(THREADS); fleets=$$?; \
+	exit $$((here | waited | there | fleets))
 
 test-docker: # the image and what ab says of its container; three of them behind HAProxy
 	@tests/docker.sh
