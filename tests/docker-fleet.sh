@@ -75,7 +75,7 @@ for node in "${nodes[@]}"; do
 done
 
 crowd() {
-  nap_load=(nap-load --allow-remote --node-header X-Served-By --get --bound 4s --stop 4min --json - "$@"
+  nap_load=(nap-load --allow-remote --node-header X-Served-By --get --bound 4s --stop 10min --json - "$@"
     http://balancer:8080/board)
 }
 # A figure of nap-load's report; the promises come before each node's part.
@@ -97,11 +97,12 @@ redeemed=$(figure redeemed) share=$(figure elsewhere_share)
 at_least redeemed 600 && at_least elsewhere_share 0.6 && at_least kept_share 0.95 ||
   fail "of $redeemed tickets that were redeemed $share were at another node; $(figure kept_share) were kept"
 
-# Newcomers, half as many again as can be served, who want a page each; something happens at full sale.
+# Newcomers, half as many again as can be served, who want a page each, until all has happened, and for so many seconds
+# at least; it happens at full sale.
 disturbed() {
-  local node before
+  local node before least=$((SECONDS + $2))
   declare -A before
-  crowd --open 120 --duration "$2" --again 5s
+  crowd --open 120 --duration 1h --again 5s
   load=$(docker run -d --no-healthcheck --network "$network" --entrypoint nap-load mod_nap:test "${nap_load[@]:1}")
   for node in "${nodes[@]}"; do
     before[$node]=$(metric "$node" "$kept")
@@ -110,6 +111,10 @@ disturbed() {
     until_more "$kept" "${before[$node]}" "$node"
   done
   "$1"
+  while [ $SECONDS -lt $least ]; do
+    sleep 0.5
+  done
+  docker kill -s USR1 "$load" >/dev/null
   [ "$(docker wait "$load")" = 0 ] || { docker logs "$load"; fail "nap-load: $1"; } >&2
   docker logs "$load" >"$scratch/crowd" 2>"$scratch/said"
   docker rm -v "$load" >/dev/null
@@ -164,9 +169,9 @@ a_node_cut_off() {
 }
 
 said=
-disturbed a_node_killed 25s
-disturbed the_store_killed 30s
-disturbed a_node_cut_off 25s
+disturbed a_node_killed 25
+disturbed the_store_killed 30
+disturbed a_node_cut_off 25
 
 for node in "${nodes[@]}"; do
   if unexpected "${id[$node]}" 'the store is away|the store was emptied|is silent since|this room wants MaxRequestWorkers' >&2; then
