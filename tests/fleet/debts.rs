@@ -43,6 +43,10 @@ fn a_client_that_is_sent_from_node_to_node_gets_little_more_than_at_one() {
         paid / FILES[1]
     );
     assert!(passed as f64 <= most, "{passed} of {most}");
+    for node in fleet.nodes() {
+        let came = node.access_log().matches(PAGE).count();
+        assert!(came * 4 > robot.tries.len(), "{came} came to a node");
+    }
     // Its maximum is not divided.
     assert!(passed as f64 >= FILES[0] + paid - FILES[1], "{passed}");
 }

@@ -5,6 +5,7 @@ mod changes;
 mod clocks;
 mod crowd;
 mod debts;
+mod forgotten;
 mod killed;
 mod limit;
 mod once;

@@ -9,9 +9,9 @@ use serde_json::Value;
 use std::thread::sleep;
 use std::time::Duration;
 
-const AWAY: &str = "the store is away (";
-const SILENT: &str = " is silent since ";
-const EMPTIED: &str = "the store was emptied";
+pub const AWAY: &str = "the store is away (";
+pub const SILENT: &str = " is silent since ";
+pub const EMPTIED: &str = "the store was emptied";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Tickets sold by these nodes.
