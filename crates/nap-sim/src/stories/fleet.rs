@@ -56,12 +56,13 @@ fn the_last_workers_of_a_fleet_put_holders_off_and_do_not_wait() {
 }
 
 /// Workers are short, and another node's holder comes in time. One of those who wait and were promised nothing gives way; one
-/// who is late by the server's clock only where there is no worker at all.
+/// who is late by the server's clock only where the other one would be put off otherwise.
 #[test]
 fn a_newcomer_gives_way_to_a_holder_before_one_who_is_late() {
     for (newcomer, parking) in [
         (true, Parking::Nobody),
         (false, Parking::Nobody),
+        (false, Parking::Last),
         (false, Parking::Holders),
     ] {
         let (mut story, own) = full(true);
@@ -83,7 +84,7 @@ fn a_newcomer_gives_way_to_a_holder_before_one_who_is_late() {
                 view.collect(seat.place, arrival).is_none()
             })
         };
-        assert_eq!(waits(2, late), newcomer || parking != Parking::Nobody);
+        assert_eq!(waits(2, late), newcomer || parking == Parking::Holders);
         assert!(first.is_none_or(|first| !waits(10, first)));
     }
 }

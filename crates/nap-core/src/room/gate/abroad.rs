@@ -17,7 +17,6 @@ use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::nap::whole;
 use crate::room::arrival::Arrival;
-use crate::room::children::Parking;
 use crate::room::history::Fate;
 use crate::room::place::Place;
 use crate::room::places::wake;
@@ -300,15 +299,15 @@ impl GateView<'_> {
         (arrival.told).is_some_and(|(name, told)| told == Told::Waits && name == Name::of(ticket))
     }
 
-    /// No place is left for a holder: the newest newcomer who waits gives way. One who is late may have been in time by
-    /// their own watch, and goes only where a holder would have no worker. False: none does.
-    pub(super) fn newcomer_gives_way(&mut self, parking: Parking) -> bool {
+    /// No place is left for a holder: the newest newcomer who waits gives way. One who came with a ticket, late, may have
+    /// been in time by their own watch, and goes only if the holder would be `refused` otherwise. False: none does.
+    pub(super) fn newcomer_gives_way(&mut self, refused: bool) -> bool {
         if self.abroad.is_none() || self.gate.terms.re_access.how == how::FIXED {
             return false;
         }
         let newest = || self.places.newcomers(&self.gate.queue);
         let without = newest().find(|(_, place)| !place.has_ticket());
-        let late = newest().next().filter(|_| parking == Parking::Nobody);
+        let late = newest().next().filter(|_| refused);
         let Some((at, _)) = without.or(late) else {
             return false;
         };

@@ -234,14 +234,13 @@ impl GateView<'_> {
         arrival: &Arrival<'_>,
     ) -> Verdict {
         let hopeless = !guard && self.is_hopeless(arrival);
-        if (hopeless || arrival.parking >= Parking::Holders)
-            && self.newcomer_gives_way(arrival.parking)
-        {
+        // In a fleet other nodes' holders may come, too: the last workers tell them, and do not wait.
+        let last = self.abroad.is_some() && arrival.parking == Parking::Last && !guard;
+        let refused = hopeless || last || arrival.parking == Parking::Nobody;
+        if (hopeless || arrival.parking >= Parking::Holders) && self.newcomer_gives_way(refused) {
             let line = if guard { Line::Guard } else { Line::ReAccess };
             return self.seat(line, Some(ticket), Standing::Prime, arrival);
         }
-        // In a fleet other nodes' holders may come, too: the last workers tell them, and do not wait.
-        let last = self.abroad.is_some() && arrival.parking == Parking::Last && !guard;
         if hopeless || last {
             return self.defer(ticket, arrival);
         }
