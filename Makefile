@@ -230,11 +230,12 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 
 # The long forms of tests. No comment behind it: make would keep the space before that.
 test-all: export NAP_TEST := all
+# All but the tests of fleets.
+BUT_FLEETS = $(filter-out fleet,$(sort $(notdir $(basename $(wildcard tests/*.rs crates/*/tests/*.rs)) \
+  $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs crates/*/tests/*/main.rs)))))
 # Two lanes: tests in containers and clean roots of their own, and tests here. While those run,
 # nothing waits. Fleets come last, in their short form, with nothing beside them: test-fleet has the long one.
 # A failure does not keep the others from being run.
-BUT_FLEETS = $(filter-out fleet,$(sort $(notdir $(basename $(wildcard tests/*.rs crates/*/tests/*.rs)) \
-  $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs crates/*/tests/*/main.rs)))))
 test-all: setup-all module programs cgi ## and the long ones: browsers, models, sanitizers, Docker, packages
 	@$(MAKE) --no-print-directory --keep-going test-roots >$(TARGET)/test-roots.log 2>&1 & roots=$$!; \
 	$(MAKE) --no-print-directory test-hidden >$(TARGET)/test-hidden.log 2>&1 & hidden=$$!; \
@@ -242,7 +243,7 @@ test-all: setup-all module programs cgi ## and the long ones: browsers, models, 
 	$(MAKE) --no-print-directory --keep-going ELSEWHERE='--skip hidden_for_six_minutes' \
 	  HTTPD_TESTS='$(BUT_FLEETS:%=--test %)' \
 	  test test-models test-scale test-sanitize test-threads test-valgrind; here=$$?; \
-	wait $$hidden; waited=$$?; wait $$roots; there=$$?; \
+	wait $$hidden; waited=$$?; wait $$roots; there=$$?; trap - INT TERM; \
 	cat $(TARGET)/test-hidden.log $(TARGET)/test-roots.log; \
 	env -u NAP_TEST $(CARGO) test --locked --no-fail-fast --test fleet -- --test-threads=$(THREADS); fleets=$$?; \
 	exit $$((here | waited | there | fleets))

@@ -114,7 +114,7 @@ disturbed() {
   while [ $SECONDS -lt $least ]; do
     sleep 0.5
   done
-  docker kill -s USR1 "$load" >/dev/null
+  docker kill -s USR1 "$load" >/dev/null 2>&1 || : # it has ended: it says why
   [ "$(docker wait "$load")" = 0 ] || { docker logs "$load"; fail "nap-load: $1"; } >&2
   docker logs "$load" >"$scratch/crowd" 2>"$scratch/said"
   docker rm -v "$load" >/dev/null

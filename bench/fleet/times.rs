@@ -113,7 +113,7 @@ fn closes() -> [f64; 2] {
 /// A node is killed, and started again, while the limit is used.
 fn kills(times: u32) -> [Vec<f64>; 2] {
     let mut fleet = fleet().start();
-    let options = "--get --bound 2s --again 5s --stop 400s --open 150 --duration 1h";
+    let options = "--get --bound 2s --again 5s --stop 1h --open 150 --duration 1h";
     let options: Vec<&str> = options.split(' ').collect();
     let crowd = fleet.crowd_later("/counter?ms=50", &options);
     let rights = |fleet: &Fleet, nodes: &[usize]| -> u64 {

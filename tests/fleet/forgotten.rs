@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const TICKETS: usize = 40;
 
 fn site(change: impl FnOnce(FleetBuilder) -> FleetBuilder) -> Fleet {
-    let mut fleet = site_of("4s", "10min", change);
+    let mut fleet = site_of("6s", "10min", change);
     fleet.expect_log(AWAY, "it is killed");
     fleet.expect_log(EMPTIED, "it is emptied");
     fleet.expect_log(SILENT, "nobody hears of the others meanwhile");
@@ -58,19 +58,28 @@ fn is_used(fleet: &Fleet, n: usize, ticket: &Ticket, waiting: &mut Vec<TcpStream
     told
 }
 
-/// Other nodes are shown one ticket after the other until one is used; from then on all are.
+/// Nodes are shown tickets that others sold and redeemed, one after the other. From the first one on that is used at a node,
+/// all are.
 fn until_used(fleet: &Fleet, tickets: &[Ticket]) {
-    let (begun, mut took, mut waiting) = (Instant::now(), None, Vec::new());
-    for (ticket, n) in tickets.iter().zip([1, 2].into_iter().cycle()) {
-        match (is_used(fleet, n, ticket, &mut waiting), took) {
+    let (begun, mut took, mut waiting) = (Instant::now(), [None; 3], Vec::new());
+    for (i, ticket) in tickets.iter().enumerate() {
+        let n = match i % 3 {
+            0 => 1 + i / 3 % 2,
+            seller => 3 - seller,
+        };
+        match (is_used(fleet, n, ticket, &mut waiting), took[n]) {
             (true, _) => {
-                took.get_or_insert_with(|| begun.elapsed());
+                took[n].get_or_insert_with(|| begun.elapsed());
             }
             (false, None) => sleep(Duration::from_millis(100)),
             (false, Some(took)) => panic!("good again, when others were used after {took:?}"),
         }
     }
-    let took = took.expect("the last one is used");
+    assert!(
+        took[1].is_some() && took[2].is_some(),
+        "no ticket was used again: {took:?}"
+    );
+    let took = took.into_iter().flatten().max().unwrap_or_default();
     eprintln!(
         "    used again after {took:.1?}; {} were good twice",
         waiting.len()
@@ -110,8 +119,14 @@ fn a_store_that_takes_over_without_the_last_marks_is_told_them() {
     // What the primary takes from now on is lost.
     assert_eq!(replica.ask(&["CONFIG", "SET", "masterauth", "wrong"]), "OK");
     primary.ask(&["CLIENT", "KILL", "TYPE", "replica"]);
+    let is_cut = || {
+        let link = replica.ask(&["INFO", "replication"]);
+        link.contains("master_link_status:down")
+    };
+    wait_until("the replica is cut off", PATIENCE, is_cut);
     redeem(&fleet, &tickets);
     let _held = fill(&fleet, "again");
+    assert!(is_cut());
     primary.kill();
     fleet.until_store_is("away");
     fleet.until_store_is("joined");

@@ -37,7 +37,7 @@ fn shop(limit: &str) -> FleetBuilder {
 
 /// Newcomers, more than the limit serves, until it is closed.
 fn stream(fleet: &Fleet) -> Crowd {
-    let options = "--get --bound 2s --again 5s --stop 400s --open 150 --duration 1h";
+    let options = "--get --bound 2s --again 5s --stop 1h --open 150 --duration 1h";
     fleet.crowd_later(PAGE, &options.split(' ').collect::<Vec<_>>())
 }
 

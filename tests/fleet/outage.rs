@@ -91,13 +91,13 @@ fn children_that_are_killed_take_no_ticket_with_them() {
             .node(|node| node.expect_log("exit signal Killed", "we kill it"))
             .start();
         disturbed(&mut fleet, or_long(8, 60), |fleet| {
-            for round in 0..or_long(8, 40) {
+            for round in 0..or_long(8, 20) {
                 let node = fleet.node(round % 3);
                 let children = node.children();
                 node.kill9(children[round % children.len()]);
                 // httpd makes a new child once a second. Were they killed faster, half of the workers would be missing all
                 // the time under worker, and a few holders would find no place to wait.
-                sleep(Duration::from_millis(or_long(600, 1_500)));
+                sleep(Duration::from_millis(or_long(600, 3_000)));
             }
         });
     });
