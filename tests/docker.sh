@@ -30,7 +30,7 @@ until_healthy "$web"
 told() { docker exec "$web" cat /var/log/apache2/access.log | awk -v status="$1" '$7 ~ "^/board" && $9 ~ status' | wc -l; }
 
 # Visitors come back when their ticket says: all of them are let in. More of them than two cores serve within the bound.
-client nap-load --allow-remote --json - -c 600 -n 2 http://web/board >"$scratch/crowd" 2>"$scratch/said" ||
+client nap-load --allow-remote --json - -c 2000 -n 1 http://web/board >"$scratch/crowd" 2>"$scratch/said" ||
   { tail -n 20 "$scratch/said" "$scratch/crowd"; fail "nap-load"; } >&2
 page web /nap-metrics >"$scratch/metrics"
 metric() { tr -d '\r' <"$scratch/metrics" | sed -n "s/^nap_$1{room=\"site\",gate=\"\"} //p"; }
@@ -81,7 +81,7 @@ client ab -l -n 200 -c 4 http://web/board >"$scratch/ab" 2>&1 || fail "ab after 
 [ "$(told '^50[024]$')" = "$before" ] || fail "errors although app1 lives"
 
 # A ticket outlives a full restart. Somebody is refused while a crowd is there.
-load=$(docker run -d --no-healthcheck --network "$network" --entrypoint ab mod_nap:test -l -n 1000000 -c 100 http://web/board)
+load=$(docker run -d --no-healthcheck --network "$network" --entrypoint ab mod_nap:test -l -n 1000000 -c 2000 http://web/board)
 ticket=
 for _ in $(seq 100); do
   page web /board >"$scratch/refused" || :
