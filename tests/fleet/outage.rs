@@ -122,6 +122,7 @@ pub fn restart_after(fleet: &mut Fleet, n: usize, happens: impl FnOnce()) {
     weights[n] = 0;
     fleet.weigh(&weights);
     // Who waits there would be cut off, and may be too late for their prime window when they come again.
+    fleet.until_unused(n);
     fleet.node(n).until_idle();
     fleet.node_mut(n).stop();
     happens();

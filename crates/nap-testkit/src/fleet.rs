@@ -269,14 +269,32 @@ impl Fleet {
     /// HAProxy sends this much to each from now on.
     pub fn weigh(&self, weights: &[u32]) {
         for (n, weight) in weights.iter().enumerate() {
-            let mut admin =
-                UnixStream::connect(self.folder.join("admin")).expect("HAProxy listens");
-            let command = format!("set weight nodes/{} {weight}\n", name(n));
-            let mut said = String::new();
-            admin.write_all(command.as_bytes()).expect("HAProxy reads");
-            admin.read_to_string(&mut said).expect("HAProxy answers");
-            assert_eq!(said.trim(), "", "{command}");
+            let command = format!("set weight nodes/{} {weight}", name(n));
+            assert_eq!(self.tell_balancer(&command).trim(), "", "{command}");
         }
+    }
+
+    /// Waits until no request that HAProxy has sent to this node, or is sending, is without an answer. The node itself knows
+    /// nothing of those that are on the way.
+    pub fn until_unused(&self, n: usize) {
+        wait_until("HAProxy has nobody at the node", PATIENCE, || {
+            let stat = self.tell_balancer("show stat nodes 4 -1");
+            let mut rows = stat.lines().map(|row| row.split(',').collect::<Vec<_>>());
+            let head = rows.next().expect("a head");
+            let at = |name| head.iter().position(|&column| column == name);
+            let (server, current) = (at("svname").expect("names"), at("scur").expect("sessions"));
+            let row = rows.find(|row| row.get(server) == Some(&name(n).as_str()));
+            row.expect("the node")[current] == "0"
+        });
+    }
+
+    /// What HAProxy answers on its admin socket.
+    fn tell_balancer(&self, command: &str) -> String {
+        let mut admin = UnixStream::connect(self.folder.join("admin")).expect("HAProxy listens");
+        let mut said = String::new();
+        writeln!(admin, "{command}").expect("HAProxy reads");
+        admin.read_to_string(&mut said).expect("HAProxy answers");
+        said
     }
 
     /// The counts of the counting CGI program `/counter`, over all nodes.
