@@ -52,7 +52,6 @@ pub async fn visit(world: Rc<World>, number: u32, behaviour: Behaviour, start: M
         wire: Wire::new(world.plan.address(number)),
         jar: Jar::default(),
         ticket: None,
-        resent: false,
         world,
         number,
         behaviour,
@@ -69,8 +68,6 @@ struct Visitor {
     wire: Wire,
     jar: Jar,
     ticket: Option<Ticket>,
-    /// The last request was sent again, as a kept connection was closed without an answer.
-    resent: bool,
 }
 
 /// What there is to decide after a try.
@@ -134,7 +131,7 @@ impl Visitor {
             was_late |= group == Group::Late;
             let result = self.attempt().await;
             let now = world.clock.now();
-            let a = Place {
+            let mut a = Place {
                 post,
                 number,
                 sent,
@@ -142,6 +139,7 @@ impl Visitor {
                 group,
                 began,
             };
+            self.forget_lost(&mut a, &mut course);
             let after = self.enter(&a, result, &mut course);
             let tally = &world.tally;
             let at = match after {
@@ -241,7 +239,6 @@ impl Visitor {
         tally.opened += self.wire.opened - before.0;
         tally.resent += self.wire.resent - before.1;
         tally.resent_late += self.wire.resent_late - before.2;
-        self.resent = self.wire.resent > before.1;
         result.ok()
     }
 
@@ -321,9 +318,6 @@ impl Visitor {
             let name = reply.headers.get(world.plan.node_header.as_ref()?)?;
             Some(name.to_str().ok()?.to_owned())
         });
-        if self.resent && self.ticket.is_some() && world.plan.again.is_some() {
-            course.lost.get_or_insert(a.sent);
-        }
         let after_loss = course.lost.is_some();
         let is_lost = self.is_lost(a, result.as_ref(), course);
         if let Some(ticket) = self.ticket.as_mut().filter(|_| a.group != Group::Early)
@@ -406,6 +400,18 @@ impl Visitor {
             });
         }
         after
+    }
+
+    /// A ticket that went over a kept connection, which was closed without an answer, was sent again at once. Its try is
+    /// what was answered: sent, and in time or late, at that moment.
+    fn forget_lost(&self, a: &mut Place, course: &mut Course) {
+        let world = &self.world;
+        let again = world.plan.again.and(self.wire.sent_again);
+        if let (Some(at), Some(ticket)) = (again, &self.ticket) {
+            course.lost.get_or_insert(a.sent);
+            a.sent = world.clock.point(at);
+            a.group = ticket.group(a.sent);
+        }
     }
 
     /// Whether this try with a ticket is to be forgotten, as its answer was lost not long ago.

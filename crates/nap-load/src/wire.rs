@@ -73,6 +73,8 @@ pub struct Wire {
     pub resent: u64,
     /// Those of them that had been out for a while.
     pub resent_late: u64,
+    /// When the last request was sent again, if it was.
+    pub sent_again: Option<Instant>,
 }
 
 /// Until this long after sending, a close may simply have crossed the request on its way.
@@ -89,6 +91,7 @@ impl Wire {
             opened: 0,
             resent: 0,
             resent_late: 0,
+            sent_again: None,
         }
     }
 
@@ -98,6 +101,7 @@ impl Wire {
         route: &Route,
         request: impl Fn() -> Request<Full<Bytes>>,
     ) -> Result<Reply, Fault> {
+        self.sent_again = None;
         loop {
             // The link is out of `self` while in use: if given up midway, it is gone.
             let kept = match self.link.take() {
@@ -126,6 +130,7 @@ impl Wire {
             }
             self.resent += 1;
             self.resent_late += u64::from(sent.elapsed() > CROSSED);
+            self.sent_again = Some(Instant::now());
         }
     }
 

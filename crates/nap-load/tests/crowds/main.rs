@@ -238,6 +238,39 @@ fn a_fleet_is_judged_by_who_sold_a_ticket_and_who_redeemed_it() {
 }
 
 #[test]
+fn a_ticket_whose_answer_was_lost_is_in_time_or_late_as_it_is_sent_again() {
+    let window = Duration::from_millis(300);
+    let mut issued: Option<Instant> = None;
+    let mut hangs_up = true;
+    let url = serve(move |ask| match (ask.ticket_cookie(), issued) {
+        (Some("A"), Some(at)) if hangs_up => {
+            hangs_up = false;
+            // Its prime window ends before the connection does.
+            std::thread::sleep((at + window * 2).saturating_duration_since(Instant::now()));
+            Say::HangUp
+        }
+        (Some("A"), _) => Say::Ticket("late", "B".to_owned(), SOON),
+        (Some(_), _) => Say::Page { redeemed: true },
+        (None, _) => {
+            issued = Some(Instant::now());
+            Say::Ticket("full", "A".to_owned(), [0.0, window.as_secs_f64(), 60.0])
+        }
+    });
+    let report = report(&[&url, "-c", "1", "-n", "1", "--again", "20s"]);
+    check(
+        &report,
+        &[
+            ("posts.served", 1),
+            ("promises.presented", 1),
+            ("promises.kept", 1),
+            ("promises.broken", 0),
+            ("late.presented", 1),
+            ("late.rebooked", 1),
+        ],
+    );
+}
+
+#[test]
 fn a_hammering_visitor_shows_the_same_ticket_until_its_time() {
     let mut issued: Option<Instant> = None;
     let url = serve(move |ask| {
