@@ -2,7 +2,7 @@
 //! names the odd one.
 
 use crate::crowd::{fleet, sale};
-use crate::outage::{disturbed, of_cgid, or_long};
+use crate::outage::{disturbed, of_restarts, or_long};
 use nap_testkit::fleet::{Fleet, name};
 use nap_testkit::{for_event_or_each_mpm, wait_until};
 use std::fs;
@@ -65,7 +65,7 @@ fn keys_and_bounds_are_changed_at_one_node_after_the_other() {
     for_event_or_each_mpm(|mpm| {
         let mut fleet = fleet(mpm)
             .node(|node| node.expect_log("NapWaitMax is ", "we change it"))
-            .node(of_cgid)
+            .node(of_restarts)
             .start();
         let own = sale().bound;
         let other = or_long("2s", "5s");
