@@ -81,7 +81,7 @@ client ab -l -n 200 -c 4 http://web/board >"$scratch/ab" 2>&1 || fail "ab after 
 [ "$(told '^50[024]$')" = "$before" ] || fail "errors although app1 lives"
 
 # A ticket outlives a full restart. Somebody is refused while a crowd is there.
-load=$(docker run -d --no-healthcheck --network "$network" --entrypoint ab mod_nap:test -l -n 1000000 -c 2000 http://web/board)
+load=$(docker run -d --no-healthcheck --network "$network" --ulimit nofile=8192 --entrypoint ab mod_nap:test -l -n 1000000 -c 2000 http://web/board)
 ticket=
 for _ in $(seq 100); do
   page web /board >"$scratch/refused" || :

@@ -261,10 +261,18 @@ fn docs_and_dashboard_name_the_metrics_there_are() {
         "docs/metrics.md (left) and the handler (right)"
     );
 
+    let histograms: Vec<&str> = families
+        .iter()
+        .filter(|family| family.kind == "histogram")
+        .map(|family| family.name.as_str())
+        .collect();
     let named = |text: &str| -> BTreeSet<String> {
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
             .filter(|word| SYSTEMS.iter().any(|system| word.starts_with(system)))
-            .map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned())
+            .map(|word| match word.strip_suffix("_bucket") {
+                Some(histogram) if histograms.contains(&histogram) => histogram.to_owned(),
+                _ => word.to_owned(),
+            })
             .collect()
     };
     let dashboard = read("grafana.json");

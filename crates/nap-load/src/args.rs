@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "SHARE@TIME", value_parser = share_at_time, help_heading = "Visitors")]
     pub abort: Option<Manner>,
     /// Present a ticket again, as often as it takes within TIME, if its answer was lost: the connection broke, or a
-    /// proxy had none to give
+    /// proxy had none to give. In time or late, and how long it took, counts from the last sending
     #[arg(long, value_name = "TIME", value_parser = positive_time, help_heading = "Visitors")]
     pub again: Option<Micros>,
     /// N more visitors who read a long answer slowly, again and again

@@ -128,7 +128,6 @@ impl Visitor {
                 .ticket
                 .as_ref()
                 .map_or(Group::Newcomer, |ticket| ticket.group(sent));
-            was_late |= group == Group::Late;
             let result = self.attempt().await;
             let now = world.clock.now();
             let mut a = Place {
@@ -140,6 +139,7 @@ impl Visitor {
                 began,
             };
             self.forget_lost(&mut a, &mut course);
+            was_late |= a.group == Group::Late;
             let after = self.enter(&a, result, &mut course);
             let tally = &world.tally;
             let at = match after {
@@ -402,15 +402,17 @@ impl Visitor {
         after
     }
 
-    /// A ticket that went over a kept connection, which was closed without an answer, was sent again at once. Its try is
-    /// what was answered: sent, and in time or late, at that moment.
+    /// A kept connection was closed without an answer, and the ticket was sent again at once: the first sending counts as
+    /// none, if that was not too long ago, and the try begins with the second one.
     fn forget_lost(&self, a: &mut Place, course: &mut Course) {
         let world = &self.world;
-        let again = world.plan.again.and(self.wire.sent_again);
-        if let (Some(at), Some(ticket)) = (again, &self.ticket) {
-            course.lost.get_or_insert(a.sent);
-            a.sent = world.clock.point(at);
-            a.group = ticket.group(a.sent);
+        let sent_again = world.plan.again.zip(self.wire.sent_again);
+        if let (Some((again, at)), Some(ticket)) = (sent_again, &self.ticket) {
+            let at = world.clock.point(at);
+            if at < *course.lost.get_or_insert(a.sent) + again {
+                a.sent = at;
+                a.group = ticket.group(at);
+            }
         }
     }
 

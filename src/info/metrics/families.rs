@@ -222,7 +222,7 @@ families! {
     nap_tickets_home_ratio = f.tickets.home;
         "Part of this node's tickets that come back to it, 0 to 1: 1 behind a sticky balancer.";
     nap_newcomers_gave_way_total = f.tickets.gave_way;
-        "Newcomers whose place a ticket holder was given.";
+        "Newcomers, and holders who had come late, whose place another holder was given.";
     nap_leased_places_total = f.tickets.leased;
         "Places of the fleet's slots that this node has leased to sell.";
     nap_agent_starts_total = f.store.agent_starts;

@@ -112,7 +112,7 @@ pub struct Stake {
     pub serials: Serials,
     /// Guests who were let in,
     pub guests: u64,
-    /// newcomers who gave way to a holder,
+    /// newcomers, and holders who had come late, who gave way to another holder,
     pub gave_way: u64,
     /// own tickets that were redeemed at another node,
     pub elsewhere: u64,

@@ -253,7 +253,8 @@ fn a_ticket_whose_answer_was_lost_is_in_time_or_late_as_it_is_sent_again() {
         (Some(_), _) => Say::Page { redeemed: true },
         (None, _) => {
             issued = Some(Instant::now());
-            Say::Ticket("full", "A".to_owned(), [0.0, window.as_secs_f64(), 60.0])
+            let window = [0.0, window.as_secs_f64(), 60.0];
+            Say::Kept(Box::new(Say::Ticket("full", "A".to_owned(), window)))
         }
     });
     let report = report(&[&url, "-c", "1", "-n", "1", "--again", "20s"]);
@@ -266,6 +267,8 @@ fn a_ticket_whose_answer_was_lost_is_in_time_or_late_as_it_is_sent_again() {
             ("promises.broken", 0),
             ("late.presented", 1),
             ("late.rebooked", 1),
+            ("connections.resent", 1),
+            ("connections.resent_late", 1),
         ],
     );
 }

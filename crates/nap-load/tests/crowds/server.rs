@@ -55,6 +55,8 @@ pub enum Say {
     Silence,
     /// Say it as this node.
     At(&'static str, Box<Say>),
+    /// Say it, and the connection stays.
+    Kept(Box<Say>),
 }
 
 /// Its address.
@@ -82,6 +84,10 @@ fn converse(stream: TcpStream, script: &Mutex<impl FnMut(&Ask) -> Say>) -> Optio
         let (say, node) = match (script.lock().ok()?)(&ask) {
             Say::At(node, say) => (*say, format!("\r\nX-Node: {node}")),
             say => (say, String::new()),
+        };
+        let (say, kept) = match say {
+            Say::Kept(say) => (*say, true),
+            say => (say, false),
         };
         let (head, body, stay) = match say {
             Say::Page { redeemed: false } => ("200 OK".to_owned(), "done".to_owned(), true),
@@ -128,19 +134,23 @@ fn converse(stream: TcpStream, script: &Mutex<impl FnMut(&Ask) -> Say>) -> Optio
             ),
             Say::Status(status) => (format!("{status} Whatever"), String::new(), true),
             Say::HangUp => return None,
-            Say::At(..) => unreachable!("a node says what it says once"),
+            Say::At(..) | Say::Kept(_) => unreachable!("said once, in this order"),
             Say::Silence => {
                 // The client closes first.
                 let _ = reader.read(&mut [0]);
                 return None;
             }
         };
+        let head = match kept {
+            true => head.replace("\r\nConnection: close", ""),
+            false => head,
+        };
         let answer = format!(
             "HTTP/1.1 {head}{node}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(answer.as_bytes()).ok()?;
-        if !stay {
+        if !stay && !kept {
             return None;
         }
     }
