@@ -99,7 +99,7 @@ until_healthy "$web"
 [ "$(epoch)" = "$old" ] || fail "the state file was not taken over"
 page web /nap-ticket "Nap-Ticket: $ticket\r\n" | head -n 1 | grep -q ' 200 ' || fail "the ticket is forgotten"
 
-if unexpected "$web" 'AH01114|AH00957|AH00959|AH00898|AH01030|AH01102|this room wants MaxRequestWorkers' >&2; then
+if unexpected "$web" 'AH01114|AH00957|AH00959|AH00898|AH01030|AH01102|AH00484|AH10159|this room wants MaxRequestWorkers' >&2; then
   fail "the lines above were not expected in the error log"
 fi
 echo "docker: built in $built s, tested in $((SECONDS - built)) s; ab 2 x $n: $plain a second; nap-load: $kept" \
