@@ -313,12 +313,13 @@ impl Fleet {
         self.now - BEGINNING
     }
 
-    /// Of pairs of newcomers who were told a second or more apart, the part in which the later one has the earlier ticket.
-    /// Each is compared with twenty others by chance.
-    pub fn out_of_order(&self) -> f64 {
+    /// Pairs of newcomers who were told a second or more apart, and before this time since the beginning; and those of
+    /// them in which the later one has the earlier ticket. Each is compared with twenty others by chance.
+    pub fn order(&self, until: Micros) -> [u64; 2] {
         let told = &self.counts.told;
+        let told = &told[..told.partition_point(|(at, ..)| *at < until)];
         let mut rng = Rng::new(self.setup.seed, 20);
-        let (mut pairs, mut wrong) = (0_u64, 0_u64);
+        let (mut pairs, mut wrong) = (0, 0);
         for (at, start, _) in told {
             for _ in 0..20 {
                 let (other, theirs, _) = told[rng.below(told.len() as u64) as usize];
@@ -328,7 +329,7 @@ impl Fleet {
                 }
             }
         }
-        wrong as f64 / pairs.max(1) as f64
+        [pairs, wrong]
     }
 
     /// How far the mean ticket waits of nodes are off their mean, at most: as they are, and against what all nodes sold in

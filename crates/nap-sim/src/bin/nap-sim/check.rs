@@ -106,13 +106,16 @@ fn of_fleets(options: &CheckOptions, nodes: u8) -> ExitCode {
                 let at = family as usize;
                 println!(
                     "{family:?}: of {} prime tickets presented {} broken, {} put off, {} answered after the bound; {} stood in \
-                     the kernel, {:?} at most",
+                     the kernel, {:?} at most; of {} pairs of visitors told a second or more apart, with nothing wrong, the later \
+                     one had the earlier ticket in {}",
                     tally.presented[at],
                     tally.broken[at],
                     tally.deferred[at],
                     tally.slow[at],
                     tally.stood[at],
                     tally.stood_longest[at],
+                    tally.pairs[at],
+                    tally.disorder[at],
                 );
             }
             ExitCode::SUCCESS
