@@ -554,12 +554,12 @@ impl Agent {
 
 fn say_news(log: &mut Log, name: &str, news: News, now: Micros) {
     let (level, kind, words) = match news {
-        News::Alive => (Level::Notice, "alive".into(), format!("{name} is there")),
-        News::Left => (Level::Notice, "left".into(), format!("{name} has left")),
+        News::Alive => (Level::Notice, "alive".into(), words::alive(name)),
+        News::Left => (Level::Notice, "left".into(), words::left(name)),
         News::Silent { since } => {
             let wall = wall();
             let since = wall.at(since, now).time_seen_from(wall);
-            let words = format!("{name} is silent since {since}");
+            let words = words::silent(name, &since.to_string());
             (Level::Error, "silent".into(), words)
         }
         News::Differs(differs) => {

@@ -68,6 +68,21 @@ pub fn evicts(server: &Server) -> String {
     )
 }
 
+/// It is a member from now on.
+pub fn alive(name: &str) -> String {
+    format!("{name} is there")
+}
+
+/// It was stopped.
+pub fn left(name: &str) -> String {
+    format!("{name} has left")
+}
+
+/// The store has heard nothing of it since this time of day.
+pub fn silent(name: &str, since: &str) -> String {
+    format!("{name} is silent since {since}; its tickets are good at the other servers")
+}
+
 /// What is not at a node as it is here.
 pub fn differs(name: &str, differs: &Differs) -> String {
     let (theirs, ours) = (differs.theirs, differs.ours);
@@ -123,6 +138,14 @@ mod tests {
             (
                 Differs::new(Setting::Prime, "shop", 1_500, 2_000),
                 "room shop: NapTicketPrime is 1500ms at web3 and 2s here",
+            ),
+            (
+                Differs::new(Setting::Horizon, "shop", 3_600_000, 1_800_000),
+                "room shop: NapTicketHorizon is 3600s at web3 and 1800s here",
+            ),
+            (
+                Differs::new(Setting::Limit, "shop", 6, 8),
+                "room shop: NapRunReady is 6 shared at web3 and 8 shared here; the smallest counts",
             ),
             (
                 Differs::new(Setting::Room, "shop", 0, 1),

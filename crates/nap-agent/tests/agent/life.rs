@@ -171,6 +171,9 @@ fn a_node_that_is_killed_is_silent_after_three_seconds() {
     let mut node = Node::joined("web1", &store.url());
     let other = Node::joined("web2", &store.url());
     other.wait_for("it is seen", |other| other.sees("web1") == ALIVE);
+    node.wait_for("it is told of the other", |node| {
+        node.said("mod_nap: web2 is there") == 1
+    });
     node.kill();
     other.wait_for("it is silent", |other| {
         other.sees("web1") == Some(Presence::Silent)
@@ -181,6 +184,7 @@ fn a_node_that_is_killed_is_silent_after_three_seconds() {
         "{}",
         other.log()
     );
+    assert_eq!(other.said("; its tickets are good at the other servers"), 1);
     assert_eq!(other.stands(), Standing::Joined);
 }
 

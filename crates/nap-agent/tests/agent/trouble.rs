@@ -83,6 +83,8 @@ fn an_account_of_its_own_needs_what_the_manual_says() {
     assert_eq!(store.ask(&["ACL", "SETUSER", "nap", "-hset"]), "OK");
     let node = &rooms[0].node;
     node.wait_for_trouble(Standing::Away, Trouble::Rights);
+    // In its own words, which are others in each version.
+    assert_eq!(node.said("the store is away ("), 1, "{}", node.log());
 }
 
 #[test]
@@ -201,6 +203,8 @@ fn a_fleet_that_is_full_takes_nobody_in() {
     }
     let node = Node::started("web1", &store.url());
     node.wait_for_trouble(Standing::Alone, Trouble::FleetFull);
+    let words = "the fleet has 255 nodes, and no number is left; this server runs alone";
+    assert_eq!(node.said(words), 1, "{}", node.log());
     store.ask(&["HDEL", "nap:{nap}:names", "old77"]);
     node.wait_until_joined();
     assert_eq!(node.number(), 77);
@@ -220,6 +224,35 @@ fn what_answers_there_is_no_store() {
         let trouble = node.link().trouble();
         let expected = [Trouble::Garbage, Trouble::Silent].map(Some);
         assert!(expected.contains(&trouble), "{words}: {trouble:?}");
+        assert_eq!(node.said("the store is away ("), 1, "{}", node.log());
+    }
+}
+
+#[test]
+fn what_speaks_like_a_store_and_is_none_is_told() {
+    let primary = "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n";
+    let version = "redis_version:7.0.15\r\n";
+    for (role, server, words) in [
+        (
+            "*1\r\n$8\r\nsentinel\r\n",
+            version,
+            "it says that it is no store",
+        ),
+        (":1\r\n", version, "it says that it is no store"),
+        (primary, "port:6379\r\n", "it does not tell its version"),
+    ] {
+        let port = scripted(move |asked| {
+            let each = asked.split('*').skip(1).map(|command| match command {
+                command if command.contains("ROLE") => role.to_owned(),
+                command if command.contains("server") => bulk(server),
+                _ => bulk("\r\n"),
+            });
+            each.collect()
+        });
+        let node = Node::started("web1", &format!("redis://127.0.0.1:{port}"));
+        node.wait_for_trouble(Standing::Away, Trouble::Garbage);
+        let words = format!("the store is away ({words}); tickets are kept, limits stay");
+        assert_eq!(node.said(&words), 1, "{}", node.log());
     }
 }
 
