@@ -138,7 +138,7 @@ const ROWS: [Row; 17] = [
     ("refused, Debian", refused_by_debian, 1.10, 1.592),
     ("parking", parking, 1.0, 1.0015),
     ("admitted, NapStore", admitted_in_fleet, 1.0, 1.0015),
-    ("refused, NapStore", refused_in_fleet, 1.01, 1.03),
+    ("refused, NapStore", refused_in_fleet, 1.01, 1.01),
     ("holder, NapStore", holder_in_fleet, 1.08, 1.06),
 ];
 

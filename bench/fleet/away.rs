@@ -87,7 +87,7 @@ enum State {
 }
 
 /// A state of the store, and whether requests have their answer in time.
-const STATES: [(&str, State, bool); 6] = [
+const STATES: [(&str, State, bool); 7] = [
     ("well", State::Well, true),
     ("killed", State::Killed, false),
     (
@@ -103,6 +103,11 @@ const STATES: [(&str, State, bool); 6] = [
     (
         "500 ms away",
         State::Turned(Way::Late(Duration::from_millis(500))),
+        false,
+    ),
+    (
+        "dripping",
+        State::Turned(Way::Drip(Duration::from_millis(1))),
         false,
     ),
     ("silent", State::Turned(Way::Silent), false),

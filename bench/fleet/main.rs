@@ -6,6 +6,7 @@
 //! - **separate** (`separate.rs`): many clients that come back again and again, compared with the same servers without
 //!   a store behind a balancer that keeps each client on one;
 //! - **away** (`away.rs`): how long visitors wait for their first byte while the store is well, dead, slow or silent;
+//! - **cut** (`cut.rs`): what two nodes serve while the third is cut off from the store;
 //! - **times** (`times.rs`): how soon a fleet is whole again after a death, and does as it is told.
 //!
 //! By the rule for rates on a noisy machine: pairs in the order A B B A, the median of the pairs' ratios and its
@@ -14,19 +15,20 @@
 //! first:
 //!
 //! ```text
-//! cargo bench --bench fleet -- only=[at once|five pages|shared|separate|away|times] rounds= \
+//! cargo bench --bench fleet -- only=[at once|five pages|shared|separate|away|cut|times] rounds= \
 //!     mpm=event-stock,event-roomy[,worker-stock,prefork-stock] visitors=ticket,retry-after[,asks] crowd=250 sleep=300 \
-//!     turn=10 cycles=1 clients=600 newcomers=960 holders=24 times=3
+//!     turn=10 cycles=1 clients=600 newcomers=960 holders=24 cut=60 times=3
 //! ```
 //!
 //! The first line is for all; `mpm=` to `sleep=` are those of the crowds, `turn=` and `cycles=` are of **shared**, `clients=` of
-//! **separate**, `newcomers=` and `holders=` of **away**, `times=` of **times**.
+//! **separate**, `newcomers=` and `holders=` of **away**, `cut=` of **cut**, `times=` of **times**.
 
 mod away;
 #[allow(dead_code, reason = "the board is another bench's")]
 #[path = "../board.rs"]
 mod board;
 mod crowds;
+mod cut;
 #[path = "../held_page.rs"]
 mod held_page;
 #[allow(dead_code, reason = "what is asked by MPM another bench asks")]
@@ -38,6 +40,7 @@ mod shared;
 #[path = "../sign_test.rs"]
 mod sign_test;
 mod times;
+mod told;
 #[path = "../tries.rs"]
 mod tries;
 #[path = "../visitors.rs"]
@@ -55,10 +58,11 @@ fn main() {
     }
     let only = board::option("only=", "");
     let mut all_hold = crowds::run(&only);
-    let parts: [Part; 4] = [
+    let parts: [Part; 5] = [
         ("shared", shared::run),
         ("separate", separate::run),
         ("away", away::run),
+        ("cut", cut::run),
         ("times", times::run),
     ];
     for (_, run) in parts.iter().filter(|(name, _)| name.contains(&only)) {

@@ -4,18 +4,21 @@
 //! - **rights back**: from when a node is killed that holds rights to a shared limit, until the others have all of them;
 //! - **joined again**: from when it answers again, until all see three nodes;
 //! - **another store**: from when the primary of three Sentinels is killed, until all nodes speak with the replica. The Sentinels
-//!   take a second to believe that it is dead.
+//!   take a second to believe that it is dead;
+//! - **told again** (`told.rs`): from when a store answers that has lost which tickets are used, until it knows it again: it was
+//!   emptied, killed, or has taken over.
 //!
 //! It is looked each 5 ms, and a look takes as long as the page does.
 
 use crate::board;
 use crate::pairs;
+use crate::told;
 use nap_testkit::fleet::{Fleet, FleetBuilder};
 use nap_testkit::store::{Sentinels, Store};
 use nap_testkit::wait_until;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Of all nodes together.
 const LIMIT: u64 = 6;
@@ -45,11 +48,15 @@ pub fn run() -> bool {
     let closed = (0..times).flat_map(|_| closes()).collect();
     let [rights, joined] = kills(times);
     let another = (0..times).map(|_| another_store()).collect();
-    let rows: [Row; 4] = [
+    let told = |of: fn() -> f64| (0..times).map(|_| of()).collect();
+    let rows: [Row; 7] = [
         ("closed, open again", 0.5, closed),
         ("rights back", f64::from(FORGET) + 1.0, rights),
         ("joined again", 4.0, joined),
         ("another store", 5.0, another),
+        ("told again, emptied", 1.0, told(told::emptied)),
+        ("told again, killed", 2.0, told(told::comes_back)),
+        ("told again, taken over", 1.0, told(told::taken_over)),
     ];
     println!("\n| | seconds, of {times} | longest | wanted | held |\n|---|---|---:|---:|---|");
     let mut claims = Vec::new();
@@ -69,14 +76,16 @@ pub fn run() -> bool {
     pairs::holds(&claims)
 }
 
-fn fleet() -> FleetBuilder {
+/// Three nodes that share a limit.
+pub fn fleet() -> FleetBuilder {
     let builder = Fleet::builder(3).options(&format!("forget={FORGET}s"));
     builder.node(|node| {
         node.config(SITE)
             .expect_log("nap-control (no user name): ", "it is closed and opened")
             .expect_log("(ordered at web", "it is closed and opened")
             .expect_log(" is silent since ", "it is killed")
-            .expect_log("the store is away (", "the primary is killed")
+            .expect_log("the store is away (", "it, or its primary, is killed")
+            .expect_log("the store was emptied", "it is")
             .expect_log(
                 "[nap:warn]",
                 "the room tells of settings that are too small",
@@ -85,7 +94,7 @@ fn fleet() -> FleetBuilder {
 }
 
 /// Until then, in seconds since `began`.
-fn until(what: &str, began: Instant, holds: impl FnMut() -> bool) -> f64 {
+pub fn until(what: &str, began: Instant, holds: impl FnMut() -> bool) -> f64 {
     wait_until(what, PATIENCE, holds);
     began.elapsed().as_secs_f64()
 }
