@@ -89,6 +89,7 @@ defaults
   timeout connect 1s
   timeout client 60s
   timeout server 60s
+  timeout http-keep-alive 5s
   option redispatch 1
   retry-on conn-failure
 frontend crowd
