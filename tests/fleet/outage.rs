@@ -88,7 +88,12 @@ fn the_tickets_of_a_node_that_is_killed_are_kept_by_the_others() {
 fn children_that_are_killed_take_no_ticket_with_them() {
     for_event_or_each_mpm(|mpm| {
         let mut fleet = fleet(mpm)
-            .node(|node| node.expect_log("exit signal Killed", "we kill it"))
+            .node(|node| {
+                node.expect_log("exit signal Killed", "we kill it")
+                    .expect_log("AH01248", "mod_cgid's daemon was being told of a request")
+                    .expect_log("exit signal Broken pipe", "or it was answering one")
+                    .expect_log("AH01239", "so another daemon is begun")
+            })
             .start();
         disturbed(&mut fleet, or_long(8, 60), |fleet| {
             for round in 0..or_long(8, 20) {
@@ -259,6 +264,61 @@ fn the_store_may_forget_be_full_or_take_no_writes() {
         let told = told(&fleet, n);
         let emptied = told.iter().filter(|line| line.contains("was emptied"));
         assert!((1..=2).contains(&emptied.count()), "{told:#?}");
+    }
+}
+
+#[test]
+fn the_store_may_refuse_us_or_be_somebody_elses() {
+    let mut fleet = fleet(Mpm::Event)
+        .with_cuts()
+        .node(|node| node.expect_log(AWAY, "it is of no use"))
+        .node(|node| node.expect_log(EMPTIED, "it is emptied"))
+        .start();
+    let each = or_long(1, 10);
+    disturbed(&mut fleet, or_long(14, 60), |fleet| {
+        // An application's password is changed, and changed back.
+        fleet.store_mut().want_password("changed");
+        fleet.store().ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+        fleet.until_store_is("away");
+        stay(each);
+        fleet.store_mut().want_password("");
+        fleet.until_store_is("joined");
+        // Another application empties it, and has keys of these names that are none of ours.
+        let others = ["beats", "g:"].map(|key| match key {
+            "beats" => "nap:{nap}:beats".to_owned(),
+            prefix => {
+                let found = fleet
+                    .store()
+                    .ask(&["KEYS", &format!("nap:{{nap}}:{prefix}*")]);
+                found.lines().next().expect("the gate's beats").to_owned()
+            }
+        });
+        assert_eq!(fleet.store().ask(&["FLUSHALL"]), "OK");
+        for key in &others {
+            // A node may have written it again meanwhile.
+            fleet.store().ask(&["SET", key, "of another one"]);
+        }
+        fleet.until_store_is("away");
+        stay(each);
+        for key in &others {
+            assert_eq!(fleet.store().ask(&["DEL", key]), "1");
+        }
+        fleet.until_store_is("joined");
+        // What answers at its address is something else.
+        fleet.cuts().iter().for_each(|cut| cut.turn(Way::Garbage));
+        fleet.until_store_is("away");
+        stay(each);
+        fleet.cuts().iter().for_each(|cut| cut.turn(Way::Open));
+        fleet.until_store_is("joined");
+    });
+    for n in 0..3 {
+        let told = told(&fleet, n);
+        for words in ["(NOAUTH ", "(WRONGTYPE "] {
+            let lines = told.iter().filter(|line| line.contains(words));
+            assert_eq!(lines.count(), 1, "{words}: {told:#?}");
+        }
+        // Going and coming of each trouble, and that it was emptied.
+        assert!(told.len() <= 8, "{told:#?}");
     }
 }
 

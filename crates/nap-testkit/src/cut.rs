@@ -19,6 +19,8 @@ pub enum Way {
     Late(Duration),
     /// Answers come byte by byte, with so much time between two.
     Drip(Duration),
+    /// Answers are something else.
+    Garbage,
     /// Connections are taken, and nothing is ever said.
     Silent,
     /// Each connection is closed as soon as it is there.
@@ -134,6 +136,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, is_answer: bool, shared: &Shared
         };
         let written = match shared.way() {
             Way::Silent => continue,
+            Way::Garbage if is_answer => to.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
             Way::Late(span) if is_answer => {
                 sleep(span);
                 to.write_all(&bytes[..n])
