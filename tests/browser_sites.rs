@@ -2,7 +2,7 @@
 //! back from there by a form's POST, while the shop is full. Only in `make test-all` (NAP_TEST=all).
 
 use nap_testkit::browser::Browser;
-use nap_testkit::{Builder, Httpd, example_of, free_port, long, wait_until};
+use nap_testkit::{Builder, Httpd, comes_true, example_of, free_port, long, wait_until};
 use serde_json::json;
 use std::time::Duration;
 
@@ -91,6 +91,12 @@ fn comes_back_and_waits(httpd: &Httpd, browser: &Browser) -> Vec<String> {
 
 /// Sends the other site's form to a page of the shop, whose answer appears in its frame.
 fn ask_in_frame(browser: &Browser, url: &str) {
+    let is_there = || browser.run("return document.forms.length") == 1;
+    if !comes_true(Duration::from_secs(20), is_there) {
+        let shown =
+            browser.run("return location.href + '\\n' + document.documentElement.outerHTML");
+        panic!("no form in {shown}");
+    }
     browser.run(&format!(
         "document.title = 'asks'; document.forms[0].action = '{url}'; document.forms[0].target = 'frame';
          document.querySelector('iframe').onload = function () {{ document.title = 'shown'; }};"
