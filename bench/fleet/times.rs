@@ -18,7 +18,7 @@ use nap_testkit::store::{Sentinels, Store};
 use nap_testkit::wait_until;
 use std::time::{Duration, Instant};
 
-pub const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Of all nodes together.
 const LIMIT: u64 = 6;
