@@ -65,7 +65,10 @@ impl GateView<'_> {
         let guard = prime && ticket.is_some_and(|t| t.has(Ticket::GUARD));
         let fits = self.fits_newcomer(arrival)
             || (standing == Standing::Tail && self.fits_late_holder(arrival));
-        if !guard && !shut_out && fits {
+        // Where the access that waits with this ticket has died it is good again soon: who waits among newcomers meanwhile
+        // would lose it.
+        let good_soon = prime && live.is_none();
+        if !guard && !shut_out && fits && !good_soon {
             return self.seat(Line::Wait, live, standing, arrival);
         }
         if let Some(verdict) = self.asks_the_store(standing, ticket, arrival) {
