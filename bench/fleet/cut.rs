@@ -35,7 +35,7 @@ const SERVED: f64 = 0.95;
 
 pub fn run() -> bool {
     let rounds = board::number_option("rounds=", "1");
-    let seconds = board::number_option("cut=", "60");
+    let seconds = board::number_option("cut=", "60").max(10);
     println!(
         "\nOne of three nodes is cut off from the store for {seconds} s:\n\n\
          | the others serve | meanwhile | after | ratio | wanted | redeemed elsewhere | put off | broken | machine busy % \
@@ -113,7 +113,8 @@ fn served(fleet: &Fleet, seconds: u32) -> f64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         now.expect("after 1970").as_secs()
     };
-    let begun = now();
+    // Nobody looks at /nap-info from the next second on.
+    let begun = now() + 1;
     sleep(Duration::from_secs(seconds.into()));
     // Accesses that came in the last of them are not all over.
     let these = begun..now().saturating_sub(5);

@@ -84,7 +84,7 @@ fn an_account_of_its_own_needs_what_the_manual_says() {
     let node = &rooms[0].node;
     node.wait_for_trouble(Standing::Away, Trouble::Rights);
     // In its own words, which are others in each version.
-    assert_eq!(node.said("the store is away ("), 1, "{}", node.log());
+    node.wait_for("it is told", |node| node.said("the store is away (") == 1);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_fleet_that_is_full_takes_nobody_in() {
     let node = Node::started("web1", &store.url());
     node.wait_for_trouble(Standing::Alone, Trouble::FleetFull);
     let words = "the fleet has 255 nodes, and no number is left; this server runs alone";
-    assert_eq!(node.said(words), 1, "{}", node.log());
+    node.wait_for("it is told", |node| node.said(words) == 1);
     store.ask(&["HDEL", "nap:{nap}:names", "old77"]);
     node.wait_until_joined();
     assert_eq!(node.number(), 77);
@@ -224,7 +224,7 @@ fn what_answers_there_is_no_store() {
         let trouble = node.link().trouble();
         let expected = [Trouble::Garbage, Trouble::Silent].map(Some);
         assert!(expected.contains(&trouble), "{words}: {trouble:?}");
-        assert_eq!(node.said("the store is away ("), 1, "{}", node.log());
+        node.wait_for("it is told", |node| node.said("the store is away (") == 1);
     }
 }
 
@@ -252,7 +252,7 @@ fn what_speaks_like_a_store_and_is_none_is_told() {
         let node = Node::started("web1", &format!("redis://127.0.0.1:{port}"));
         node.wait_for_trouble(Standing::Away, Trouble::Garbage);
         let words = format!("the store is away ({words}); tickets are kept, limits stay");
-        assert_eq!(node.said(&words), 1, "{}", node.log());
+        node.wait_for(&words, |node| node.said(&words) == 1);
     }
 }
 
