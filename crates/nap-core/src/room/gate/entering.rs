@@ -38,7 +38,7 @@ impl GateView<'_> {
                 None => self.refuse_with_own(Some(ticket), Reason::Full, arrival),
             };
         }
-        // Whose ticket waits at another node is a newcomer here: it is used there.
+        // Whose ticket waits at another node runs here as a newcomer, if at once: it is used there.
         let live = ticket.filter(|ticket| {
             standing >= Standing::Early && !Self::waits_elsewhere(ticket, arrival)
         });
