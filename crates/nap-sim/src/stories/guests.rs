@@ -97,6 +97,49 @@ fn a_used_ticket_that_there_is_no_room_to_remember_lets_nobody_in() {
     assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
 }
 
+#[test]
+fn a_ticket_that_waits_elsewhere_is_not_lost_among_newcomers_who_wait() {
+    // No place is sold here.
+    let mut story = Story::new(terms(fixed(3)));
+    story.state.node = HERE.node;
+    story.runs(1, &[]);
+    story.joins_a_fleet(16);
+    let ticket = Ticket {
+        node: THERE.node,
+        epoch: 99,
+        start: story.now,
+        ..seller(16).2[0]
+    };
+    let seats = [10, 11, 12].map(|visitor| match story.enters(visitor, &[]) {
+        Verdict::Wait(seat) => seat,
+        verdict => panic!("{verdict:?}"),
+    });
+    let asks = |story: &mut Story, told| {
+        story.ask(40, &[ticket], Parking::Anybody, |view, arrival| {
+            let told: Option<(Name, Told)> = told;
+            view.enter(&Arrival {
+                told,
+                ..arrival.clone()
+            })
+        })
+    };
+    let asked = asks(&mut story, None);
+    let name = Name::of(&ticket);
+    assert!(
+        matches!(asked, Verdict::Ask(Some(asked)) if asked == name),
+        "{asked:?}"
+    );
+    // Before it answers there is room for newcomers.
+    let gone = |view: &mut GateView<'_>| view.gone(seats[2].place, Story::owner(12));
+    story.state.at_gate(story.now, gone);
+    match asks(&mut story, Some((name, Told::Waits))) {
+        Verdict::Refuse(refusal) => assert_eq!(refusal.ticket, Some(ticket)),
+        verdict => panic!("{verdict:?}"),
+    }
+    let newcomer = story.enters(50, &[]);
+    assert!(matches!(newcomer, Verdict::Wait(_)), "there was room");
+}
+
 /// The agent says what there is to say, and hears the store.
 fn speaks(story: &mut Story, agent: &mut GateAgent, store: &mut Store) {
     let (now, sharing) = (story.now, Sharing::default());
