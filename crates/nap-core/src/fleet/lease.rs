@@ -8,14 +8,16 @@ use crate::micros::Micros;
 use crate::nap::whole;
 
 /// A node that sells has no fewer places in hand than this,
-pub const STOCK_MIN: u32 = 2;
+pub const STOCK_MIN: u32 = 1;
 /// and no more.
 pub const STOCK_MAX: u32 = 4096;
 /// So many who stand outside can be sold a ticket before the store has answered.
 pub const AT_ONCE: u32 = 256;
 
-/// Sales of this long a time tell how many places a node wants.
-pub const RENEWAL: Micros = Micros::from_millis(250);
+/// Sales of this long a time tell how many places a node wants: long enough that a node with few visitors counts some.
+pub const SALES: Micros = Micros::from_secs(1);
+/// This part of them is wanted in hand.
+pub const STOCK_PART: u32 = 3;
 
 /// A store that may lack the last leases, as it was emptied or is a new primary, leases nothing for so long. By then all
 /// nodes that it hears have told it what they hold.
@@ -114,9 +116,9 @@ impl Lease {
     }
 }
 
-/// How many places a node wants to have in hand: twice what it sells in a [`RENEWAL`], so that the last of them is sold
-/// half a second after it was leased. A node that has more sells early places late, while later ones are sold elsewhere. All
-/// zero = as at first.
+/// How many places a node wants to have in hand: a third of what it sells in [`SALES`], so that the last of them is sold a
+/// third of a second after it was leased. A node that has more sells early places late, while later ones are sold elsewhere.
+/// All zero = as at first.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Stock {
@@ -124,7 +126,7 @@ pub struct Stock {
     since: Micros,
     /// Places sold since then,
     sold: u32,
-    /// and in the renewal before.
+    /// and in the time before.
     before: u32,
     /// What was wanted last.
     wanted: u32,
@@ -135,8 +137,8 @@ impl Stock {
     /// So many places were sold.
     pub fn sells(&mut self, places: u32, now: Micros) {
         let passed = now - self.since;
-        if passed >= RENEWAL {
-            self.before = match passed < RENEWAL + RENEWAL {
+        if passed >= SALES {
+            self.before = match passed < SALES + SALES {
                 true => self.sold,
                 false => 0,
             };
@@ -151,7 +153,7 @@ impl Stock {
     /// twice what it was (slow start).
     pub fn wanted(&mut self, outside: u32, starved: bool, left: u32, now: Micros) -> u32 {
         self.sells(0, now);
-        let lately = self.sold.max(self.before).saturating_mul(2);
+        let lately = self.sold.max(self.before).div_ceil(STOCK_PART);
         let grown = match starved && left == 0 {
             true => self.wanted.saturating_mul(2),
             false => 0,
@@ -202,31 +204,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sold_in_two_renewals_is_wanted_and_more_by_who_runs_dry() {
+    fn a_third_of_what_is_sold_in_a_second_is_wanted_and_more_by_who_runs_dry() {
         let mut stock = Stock::default();
         let at = Micros::from_millis;
         let wanted = |stock: &mut Stock, ms| stock.wanted(0, false, 0, at(ms));
-        assert_eq!(wanted(&mut stock, 1000), 0, "nothing is sold");
-        assert_eq!(stock.wanted(0, true, 0, at(1000)), 2);
-        stock.sells(30, at(1010));
-        assert_eq!(wanted(&mut stock, 1020), 60);
-        assert_eq!(stock.wanted(0, true, 7, at(1020)), 60, "it has some");
+        assert_eq!(wanted(&mut stock, 2000), 0, "nothing is sold");
+        assert_eq!(stock.wanted(0, true, 0, at(2000)), 1);
+        stock.sells(100, at(2010));
+        assert_eq!(wanted(&mut stock, 2020), 34);
+        assert_eq!(stock.wanted(0, true, 7, at(2020)), 34, "it has some");
         assert_eq!(
-            [1030, 1040].map(|ms| stock.wanted(0, true, 0, at(ms))),
-            [120, 240],
+            [2030, 2040].map(|ms| stock.wanted(0, true, 0, at(ms))),
+            [68, 136],
             "it ran dry"
         );
-        assert_eq!(wanted(&mut stock, 1050), 60);
-        stock.sells(10, at(1260));
-        assert_eq!(wanted(&mut stock, 1270), 60, "a renewal later");
-        assert_eq!(wanted(&mut stock, 1520), 20);
+        assert_eq!(wanted(&mut stock, 2050), 34);
+        stock.sells(10, at(3010));
+        assert_eq!(wanted(&mut stock, 3020), 34, "a second later");
+        assert_eq!(wanted(&mut stock, 4020), 4);
         assert_eq!(wanted(&mut stock, 9000), 0);
         let outside = [40, 5000].map(|outside| stock.wanted(outside, false, 0, at(9000)));
         assert_eq!(outside, [40, 256]);
-        stock.sells(9000, at(9001));
+        stock.sells(90_000, at(9001));
         assert_eq!(stock.wanted(0, true, 0, at(9002)), 4096);
         assert!(!Stock::is_low(0, 0), "none is wanted");
         assert!(Stock::is_low(4, 8) && !Stock::is_low(5, 8));
+        assert!(Stock::is_low(0, 1) && !Stock::is_low(1, 1));
     }
 
     proptest! {

@@ -53,7 +53,8 @@ pub struct Slot {
     pub(super) bound_ms: u32,
     /// The prime window of its tickets, frozen too, in milliseconds.
     pub(super) prime_ms: u32,
-    pub(super) _pad: u32,
+    /// 1: its places were leased, of a fleet's slot; 0: it is this node's own.
+    pub(super) leased: u32,
 }
 
 impl Slot {
@@ -73,7 +74,7 @@ impl Slot {
         life: 0,
         bound_ms: 0,
         prime_ms: 0,
-        _pad: 0,
+        leased: 0,
     };
 
     /// When it ends and the next one starts.

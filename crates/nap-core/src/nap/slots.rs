@@ -48,7 +48,7 @@ pub fn capacity_from_rate(period_s: f64, throughput: f64, margin: f64, share: f6
 pub struct SlotTerms {
     /// w, how long a slot lasts (`NapSlotPeriod`).
     pub period: Micros,
-    /// C, 1 or more; 0: no slot opens by itself, as all are leased ([`Slots::open_leased`]).
+    /// C, 1 or more; 0: newcomers are sold leased places alone ([`Slots::open_leased`]), and no slot opens by itself.
     pub capacity: u32,
     /// A(C), or C; less than C counts as C.
     pub issue_limit: u32,
@@ -214,7 +214,7 @@ impl Slots {
         }
     }
 
-    /// Newcomers' places that start at `from` or later and are not sold, of all open slots.
+    /// Newcomers' places that start at `from` or later and are not sold, of all that were leased.
     pub fn in_stock(&self, from: Micros) -> u32 {
         let left = |slot: &Slot| {
             let first = slot.index_from(from).min(slot.places());
@@ -224,8 +224,8 @@ impl Slots {
                 .filter(|index| !self.sold.is_sold(position(*index)))
                 .count() as u32
         };
-        let later = self.open_slots().filter(|slot| slot.end() > from);
-        later.map(left).sum()
+        let leased = self.open_slots().filter(|slot| slot.leased != 0);
+        leased.filter(|slot| slot.end() > from).map(left).sum()
     }
 
     /// A slot by its number, open or closed, while the ring still has it.
@@ -349,6 +349,12 @@ impl Slots {
                 seq += 1;
                 continue;
             };
+            // Own places lie among those the others sell.
+            let leased_alone = pool == Pool::Newcomers && terms.capacity == 0;
+            if leased_alone && slot.leased == 0 && slot.end() > first {
+                seq += 1;
+                continue;
+            }
             // Starts before `first` are gone for good: `first` moves on with the clock.
             let passed = slot.index_from(first).max(slot.next[of_pool]);
             let slot = *slot;
@@ -427,7 +433,11 @@ impl Slots {
     /// where the last one ends. False: there is no room for it.
     pub fn open_leased(&mut self, start: Micros, terms: &SlotTerms) -> bool {
         self.repair();
-        self.open_at(start, start, terms).is_some()
+        let opened = self.open_at(start, start, terms);
+        if let Some(slot) = opened.and_then(|seq| self.slot_mut(seq)) {
+            slot.leased = 1;
+        }
+        opened.is_some()
     }
 
     /// Opens the next slot: where the last one ends, or at `first` when that has passed.

@@ -458,3 +458,25 @@ fn any_bit_pattern_is_survived() {
         );
     }
 }
+
+#[test]
+fn where_places_are_leased_newcomers_are_sold_no_others() {
+    let mut slots = slots();
+    // Places of its own, sold while the store was away, then a lease that lies among them.
+    assert_eq!(book_all(&mut slots, 4.0, &terms(5), 2), [4.0, 6.0]);
+    let lease = SlotTerms {
+        period: Micros::from_secs(2),
+        ..terms(4)
+    };
+    assert!(slots.open_leased(secs(7.0), &lease));
+    assert_eq!(slots.in_stock(secs(0.0)), 4);
+    assert_eq!(slots.in_stock(secs(7.6)), 2);
+    let leased = terms(0);
+    assert_eq!(book_all(&mut slots, 4.0, &leased, 5), [7.0, 7.5, 8.0, 8.5]);
+    assert_eq!(slots.in_stock(secs(0.0)), 0);
+    // Without the store again: what is left of its own, though it is earlier.
+    assert_eq!(book_all(&mut slots, 4.0, &terms(5), 2), [8.0, 10.0]);
+    // An own slot that is over stands in nobody's way.
+    assert!(slots.open_leased(secs(70.0), &lease));
+    assert_eq!(book_all(&mut slots, 60.0, &leased, 2), [70.0, 70.5]);
+}
