@@ -396,7 +396,8 @@ fn balancing(
     let mut text = format!(
         "global\n  maxconn 8192\n  stats socket {} level admin\n\
          defaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  timeout server 60s\n  \
-         timeout http-keep-alive 5s\n  option redispatch 1\n  retry-on conn-failure\n  option forwardfor\n\
+         timeout http-keep-alive 5s\n  option http-server-close\n  option redispatch 1\n  retry-on conn-failure\n  \
+         option forwardfor\n\
          frontend crowd\n  bind 127.0.0.1:{{port}} backlog 4096\n  default_backend nodes\n\
          backend nodes\n  balance {way}\n  http-response set-header {NODE} %s\n",
         admin.display()
