@@ -481,13 +481,14 @@ impl Agent {
     /// It is no member, though the store answers.
     fn alone(&mut self, now: Micros, trouble: Trouble, host: &str) {
         self.leaves();
-        self.times.again = now + EXCHANGE;
         self.link.stand(now, Standing::Alone, Some(trouble));
         if self.times.taken == Micros::ZERO {
             self.times.taken = now;
         }
+        let soon = trouble == Trouble::NameTaken && now - self.times.taken < TAKEN;
+        self.times.again = now + if soon { BEAT } else { EXCHANGE };
         let words = match trouble {
-            Trouble::NameTaken if now - self.times.taken < TAKEN => return,
+            Trouble::NameTaken if soon => return,
             Trouble::NameTaken => words::taken(&self.name, host),
             trouble => format!("{}; this server runs alone", trouble.words()),
         };
