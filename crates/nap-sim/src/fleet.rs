@@ -595,7 +595,7 @@ impl Fleet {
         let batch = batch.clone();
         let again = match agent.is_overdue() {
             true => {
-                // It sells its own slots, behind what it has leased.
+                // It sells its own slots: new ones begin behind what it has leased.
                 self.nodes[node].state.stakes[0].leased = 0;
                 Micros::from_secs(1)
             }

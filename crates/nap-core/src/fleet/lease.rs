@@ -5,6 +5,7 @@
 //! place that is passed over is nobody's, as one that is leased and not sold before its time.
 
 use crate::micros::Micros;
+use crate::nap::slots::SLOTS;
 use crate::nap::whole;
 
 /// A node that sells has no fewer places in hand than this,
@@ -16,8 +17,12 @@ pub const AT_ONCE: u32 = 256;
 
 /// Sales of this long a time tell how many places a node wants: long enough that a node with few visitors counts some.
 pub const SALES: Micros = Micros::from_secs(1);
-/// This part of them is wanted in hand.
-pub const STOCK_PART: u32 = 3;
+/// What is sold in so long a time is wanted in hand,
+pub const IN_HAND: Micros = Micros(333_333);
+/// while no more slots than these are open. Each lease is one, and stays as long as its tickets are good.
+pub const FEW_SLOTS: u32 = SLOTS as u32 / 4;
+/// Twice as much is wanted with each so many more: those that can be open last for a day of sale.
+pub const DOUBLES: u32 = SLOTS as u32 / 16;
 
 /// A store that may lack the last leases, as it was emptied or is a new primary, leases nothing for so long. By then all
 /// nodes that it hears have told it what they hold.
@@ -116,9 +121,9 @@ impl Lease {
     }
 }
 
-/// How many places a node wants to have in hand: a third of what it sells in [`SALES`], so that the last of them is sold a
-/// third of a second after it was leased. A node that has more sells early places late, while later ones are sold elsewhere.
-/// All zero = as at first.
+/// How many places a node wants to have in hand: what it sells in [`IN_HAND`], so that the last of them is sold a third of a
+/// second after it was leased. A node that has more sells early places late, while later ones are sold elsewhere. All zero = as
+/// at first.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Stock {
@@ -150,10 +155,19 @@ impl Stock {
     /// How many places it wants to have now, of which it has `left`: none where nothing is sold, as they would lapse, else
     /// [`STOCK_MIN`] ..= [`STOCK_MAX`]. `outside`: accesses that stand in the kernel may be sold tickets all at once. `starved`:
     /// none in hand was good enough when one was to be sold. If there was none at all, what was sold tells too little, and it is
-    /// twice what it was (slow start).
-    pub fn wanted(&mut self, outside: u32, starved: bool, left: u32, now: Micros) -> u32 {
+    /// twice what it was (slow start). `open`: so many slots are.
+    pub fn wanted(
+        &mut self,
+        outside: u32,
+        starved: bool,
+        left: u32,
+        open: u32,
+        now: Micros,
+    ) -> u32 {
         self.sells(0, now);
-        let lately = self.sold.max(self.before).div_ceil(STOCK_PART);
+        let in_hand = IN_HAND.0 << (open.saturating_sub(FEW_SLOTS) / DOUBLES).min(16);
+        let sold = u64::from(self.sold.max(self.before)) * in_hand;
+        let lately = u32::try_from(sold.div_ceil(SALES.0)).unwrap_or(u32::MAX);
         let grown = match starved && left == 0 {
             true => self.wanted.saturating_mul(2),
             false => 0,
@@ -207,14 +221,20 @@ mod tests {
     fn a_third_of_what_is_sold_in_a_second_is_wanted_and_more_by_who_runs_dry() {
         let mut stock = Stock::default();
         let at = Micros::from_millis;
-        let wanted = |stock: &mut Stock, ms| stock.wanted(0, false, 0, at(ms));
+        let wanted = |stock: &mut Stock, ms| stock.wanted(0, false, 0, 9, at(ms));
         assert_eq!(wanted(&mut stock, 2000), 0, "nothing is sold");
-        assert_eq!(stock.wanted(0, true, 0, at(2000)), 1);
+        assert_eq!(stock.wanted(0, true, 0, 0, at(2000)), 1);
         stock.sells(100, at(2010));
         assert_eq!(wanted(&mut stock, 2020), 34);
-        assert_eq!(stock.wanted(0, true, 7, at(2020)), 34, "it has some");
+        assert_eq!(stock.wanted(0, true, 7, 0, at(2020)), 34, "it has some");
+        let full = [FEW_SLOTS, FEW_SLOTS + DOUBLES, SLOTS as u32];
         assert_eq!(
-            [2030, 2040].map(|ms| stock.wanted(0, true, 0, at(ms))),
+            full.map(|open| stock.wanted(0, false, 7, open, at(2020))),
+            [34, 67, 4096]
+        );
+        stock.wanted = 34;
+        assert_eq!(
+            [2030, 2040].map(|ms| stock.wanted(0, true, 0, 0, at(ms))),
             [68, 136],
             "it ran dry"
         );
@@ -223,10 +243,10 @@ mod tests {
         assert_eq!(wanted(&mut stock, 3020), 34, "a second later");
         assert_eq!(wanted(&mut stock, 4020), 4);
         assert_eq!(wanted(&mut stock, 9000), 0);
-        let outside = [40, 5000].map(|outside| stock.wanted(outside, false, 0, at(9000)));
+        let outside = [40, 5000].map(|outside| stock.wanted(outside, false, 0, 0, at(9000)));
         assert_eq!(outside, [40, 256]);
         stock.sells(90_000, at(9001));
-        assert_eq!(stock.wanted(0, true, 0, at(9002)), 4096);
+        assert_eq!(stock.wanted(0, true, 0, 0, at(9002)), 4096);
         assert!(!Stock::is_low(0, 0), "none is wanted");
         assert!(Stock::is_low(4, 8) && !Stock::is_low(5, 8));
         assert!(Stock::is_low(0, 1) && !Stock::is_low(1, 1));

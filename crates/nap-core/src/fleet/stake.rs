@@ -142,7 +142,8 @@ impl Stake {
         leased_places: 0,
     };
 
-    /// Nobody leases places for a gate whose agent is gone or hears nothing: it sells its own slots, behind those it leased.
+    /// Nobody leases places for a gate whose agent is gone or hears nothing: it sells its own slots: new ones begin behind
+    /// those it leased.
     pub fn look(&mut self, now: Micros) {
         if now - self.heard > AWAY {
             self.leased = 0;

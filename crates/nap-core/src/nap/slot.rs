@@ -53,11 +53,14 @@ pub struct Slot {
     pub(super) bound_ms: u32,
     /// The prime window of its tickets, frozen too, in milliseconds.
     pub(super) prime_ms: u32,
-    /// 1: its places were leased, of a fleet's slot; 0: it is this node's own.
+    /// [`Slot::LEASED`]: its places were leased, of a fleet's slot. Else it is this node's own, and this is the number of the
+    /// slot at which a search for leased places goes on behind it; 0: at the next one.
     pub(super) leased: u32,
 }
 
 impl Slot {
+    pub(super) const LEASED: u32 = u32::MAX;
+
     pub(super) const EMPTY: Slot = Slot {
         seq: 0,
         capacity: 0,
@@ -90,6 +93,10 @@ impl Slot {
     /// How long the prime window of its tickets is, in whole milliseconds.
     pub fn prime(&self) -> Micros {
         Micros::from_millis(self.prime_ms.into())
+    }
+
+    pub(super) fn is_leased(&self) -> bool {
+        self.leased == Slot::LEASED
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -224,8 +224,13 @@ impl Slots {
                 .filter(|index| !self.sold.is_sold(position(*index)))
                 .count() as u32
         };
-        let leased = self.open_slots().filter(|slot| slot.leased != 0);
+        let leased = self.open_slots().filter(|slot| slot.is_leased());
         leased.filter(|slot| slot.end() > from).map(left).sum()
+    }
+
+    /// How many slots are not closed; those that have none left of [`SLOTS`] open no more.
+    pub fn open_count(&self) -> u32 {
+        (self.newest + 1).saturating_sub(self.oldest.max(1))
     }
 
     /// A slot by its number, open or closed, while the ring still has it.
@@ -336,6 +341,9 @@ impl Slots {
         let latest = now + terms.horizon;
         let of_pool = pool as usize;
         let (mut steps, mut refusals, mut skipped) = (0, 0, false);
+        let leased_alone = pool == Pool::Newcomers && terms.capacity == 0;
+        // The first own slot that was passed for leased ones, while none with a place left was found.
+        let mut passed = None;
         let mut seq = self.from[of_pool];
         while steps < STEPS {
             steps += 1;
@@ -343,6 +351,7 @@ impl Slots {
                 if pool == Pool::Late {
                     return None;
                 }
+                self.resume(passed.take(), seq);
                 seq = self.open(first, latest, terms)?;
             }
             let Some(slot) = self.slot_mut(seq) else {
@@ -350,19 +359,21 @@ impl Slots {
                 continue;
             };
             // Own places lie among those the others sell.
-            let leased_alone = pool == Pool::Newcomers && terms.capacity == 0;
-            if leased_alone && slot.leased == 0 && slot.end() > first {
-                seq += 1;
+            if leased_alone && !slot.is_leased() && slot.end() > first {
+                passed = passed.or(Some(seq));
+                seq = slot.leased.max(seq + 1);
                 continue;
             }
             // Starts before `first` are gone for good: `first` moves on with the clock.
-            let passed = slot.index_from(first).max(slot.next[of_pool]);
+            let begins = slot.index_from(first).max(slot.next[of_pool]);
             let slot = *slot;
-            let mut index = self.unsold(&slot, pool, passed);
+            let mut index = self.unsold(&slot, pool, begins);
             if let Some(slot) = self.slot_mut(seq) {
                 slot.next[of_pool] = index;
             }
-            if index >= slot.places() && self.from[of_pool] == seq {
+            if index < slot.places() {
+                self.resume(passed.take(), seq);
+            } else if self.from[of_pool] == seq {
                 self.from[of_pool] = seq + 1;
             }
             if index < slot.places() && !open(&slot) {
@@ -397,6 +408,13 @@ impl Slots {
             }
         }
         None
+    }
+
+    /// No leased slot between this own one and the slot `at` has a newcomers' place left.
+    fn resume(&mut self, own: Option<u32>, at: u32) {
+        if let Some(slot) = own.and_then(|seq| self.slot_mut(seq)) {
+            slot.leased = at;
+        }
     }
 
     /// The first place of the pool from `index` on that is not sold.
@@ -435,7 +453,7 @@ impl Slots {
         self.repair();
         let opened = self.open_at(start, start, terms);
         if let Some(slot) = opened.and_then(|seq| self.slot_mut(seq)) {
-            slot.leased = 1;
+            slot.leased = Slot::LEASED;
         }
         opened.is_some()
     }

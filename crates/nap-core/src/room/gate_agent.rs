@@ -253,7 +253,7 @@ impl GateAgent {
             false => None,
         };
         if let Some(abroad) = &mut view.abroad {
-            let low = self.stocked / 2;
+            let low = self.stocked.div_ceil(2);
             abroad.stake.rings_after = if sharing.leased { low.max(1) } else { 0 };
         }
         let (bears, rate, claimed_s) = figures(view);
@@ -334,7 +334,10 @@ impl GateAgent {
         }
         let in_stock = view.gate.slots.in_stock(from);
         let outside = view.permits.outside();
-        self.stocked = self.stock.wanted(outside, starved, in_stock, view.now);
+        let open = view.gate.slots.open_count();
+        self.stocked = self
+            .stock
+            .wanted(outside, starved, in_stock, open, view.now);
         // Places that are left and were not good enough do not count.
         let left = if starved { 0 } else { in_stock };
         if !Stock::is_low(left, self.stocked) {

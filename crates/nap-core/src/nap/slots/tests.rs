@@ -479,4 +479,28 @@ fn where_places_are_leased_newcomers_are_sold_no_others() {
     // An own slot that is over stands in nobody's way.
     assert!(slots.open_leased(secs(70.0), &lease));
     assert_eq!(book_all(&mut slots, 60.0, &leased, 2), [70.0, 70.5]);
+    assert_eq!(slots.from[Pool::Newcomers as usize], 3);
+}
+
+#[test]
+fn however_many_leases_are_sold_out_behind_an_own_place_the_next_is_found() {
+    let mut slots = slots();
+    // Far ahead, and not over while the leases are sold.
+    assert_eq!(book_all(&mut slots, 5000.0, &terms(5), 1), [5000.0]);
+    let lease = |slots: &mut Slots, n: u32| {
+        let one = SlotTerms {
+            period: Micros::from_secs(1),
+            ..terms(1)
+        };
+        slots.open_leased(secs(f64::from(n)), &one)
+    };
+    let leased = terms(0);
+    for n in 10..10 + 3 * STEPS {
+        assert!(lease(&mut slots, n));
+        let sold = book_all(&mut slots, 4.0, &leased, 2);
+        assert_eq!(sold, [f64::from(n)]);
+    }
+    assert_eq!(slots.open_count(), 3 * STEPS + 1);
+    // Without the store the rest of the own slot is sold.
+    assert_eq!(book_all(&mut slots, 4.0, &terms(5), 1), [5002.0]);
 }
