@@ -486,7 +486,10 @@ impl Agent {
             self.times.taken = now;
         }
         let soon = trouble == Trouble::NameTaken && now - self.times.taken < TAKEN;
-        self.times.again = now + if soon { BEAT } else { EXCHANGE };
+        self.times.again = match soon {
+            true => self.times.beat,
+            false => now + EXCHANGE,
+        };
         let words = match trouble {
             Trouble::NameTaken if soon => return,
             Trouble::NameTaken => words::taken(&self.name, host),
