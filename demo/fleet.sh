@@ -90,6 +90,7 @@ defaults
   timeout client 60s
   timeout server 60s
   timeout http-keep-alive 5s
+  timeout http-request 10s
   option http-server-close
   option redispatch 1
   retry-on conn-failure

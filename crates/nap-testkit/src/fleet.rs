@@ -385,7 +385,7 @@ impl Drop for Fleet {
     }
 }
 
-/// HAProxy's configuration, as docs/fleet.md has it.
+/// HAProxy's configuration: that of docker/haproxy.cfg, and visitors' addresses.
 fn balancing(
     way: &str,
     ports: impl Iterator<Item = u16>,
