@@ -172,7 +172,13 @@ fn in_another_sites_frame_he_is_a_member_by_the_attributes_that_his_browser_want
     ] {
         let port = free_port();
         let session = format!("NapSession {attributes}");
-        let httpd = shop(&[("NapSession", &session)]).tls(port).start();
+        let httpd = shop(&[("NapSession", &session)])
+            .tls(port)
+            .expect_log(
+                "AH01270",
+                "a page in the frame may ask when the browser ends",
+            )
+            .start();
         // Headless, it blocks other sites' cookies unless it is told not to.
         let wants = json!({"profile.cookie_controls_mode": i32::from(blocks_others)});
         let browser = Browser::start(&[NAMES], &wants);
