@@ -204,6 +204,12 @@ test-fleet: setup module programs cgi ## fleets under each MPM with large crowds
 test-hidden: module programs cgi
 	$(CARGO) test --locked --test browser_return -- hidden_for_six_minutes
 
+# Minutes of one processor, in test-all beside the others.
+SLOW := bit_patterns fuzz
+.PHONY: test-slow
+test-slow: module programs cgi
+	$(CARGO) test --locked --no-fail-fast $(SLOW:%=--test %) -- --test-threads=1
+
 # On a second httpd, where no access can be parked: it has its own module and target.
 .PHONY: test-older
 OLDER_TESTS := scheduled tickets restarts refusal
@@ -231,15 +237,15 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 
 # The long forms of tests. No comment behind it: make would keep the space before that.
 test-all: export NAP_TEST := all
-# All but the tests of fleets.
-BUT_FLEETS = $(filter-out fleet,$(sort $(notdir $(basename $(wildcard tests/*.rs crates/*/tests/*.rs)) \
+# All but the tests of fleets, and those of test-slow.
+BUT_FLEETS = $(filter-out fleet $(SLOW),$(sort $(notdir $(basename $(wildcard tests/*.rs crates/*/tests/*.rs)) \
   $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs crates/*/tests/*/main.rs)))))
-# Two lanes: tests in containers and clean roots of their own, and tests here. While those run,
+# Lanes: tests in containers and clean roots of their own, slow ones, and tests here. While those run,
 # nothing waits. Fleets come last, in their short form, with nothing beside them: test-fleet has the long one.
 # A failure does not keep the others from being run.
 test-all: setup-all module programs cgi ## and the long ones: browsers, models, sanitizers, Docker, packages
 	@$(MAKE) --no-print-directory --keep-going test-roots >$(TARGET)/test-roots.log 2>&1 & roots=$$!; \
-	$(MAKE) --no-print-directory test-hidden >$(TARGET)/test-hidden.log 2>&1 & hidden=$$!; \
+	$(MAKE) --no-print-directory --keep-going test-hidden test-slow >$(TARGET)/test-hidden.log 2>&1 & hidden=$$!; \
 	trap 'kill $$roots $$hidden' INT TERM; \
 	$(MAKE) --no-print-directory --keep-going ELSEWHERE='--skip hidden_for_six_minutes' \
 	  HTTPD_TESTS='$(BUT_FLEETS:%=--test %)' \
