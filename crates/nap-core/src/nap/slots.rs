@@ -354,6 +354,7 @@ impl Slots {
                 self.resume(passed.take(), seq);
                 seq = self.open(first, latest, terms)?;
             }
+            let behind_all = self.newest + 1;
             let Some(slot) = self.slot_mut(seq) else {
                 seq += 1;
                 continue;
@@ -361,7 +362,7 @@ impl Slots {
             // Own places lie among those the others sell.
             if leased_alone && !slot.is_leased() && slot.end() > first {
                 passed = passed.or(Some(seq));
-                seq = slot.leased.max(seq + 1);
+                seq = slot.leased.clamp(seq + 1, behind_all);
                 continue;
             }
             // Starts before `first` are gone for good: `first` moves on with the clock.
@@ -374,7 +375,9 @@ impl Slots {
             if index < slot.places() {
                 self.resume(passed.take(), seq);
             } else if self.from[of_pool] == seq {
+                // What is passed for good is passed once.
                 self.from[of_pool] = seq + 1;
+                steps -= 1;
             }
             if index < slot.places() && !open(&slot) {
                 skipped = true;

@@ -501,6 +501,9 @@ fn however_many_leases_are_sold_out_behind_an_own_place_the_next_is_found() {
         assert_eq!(sold, [f64::from(n)]);
     }
     assert_eq!(slots.open_count(), 3 * STEPS + 1);
-    // Without the store the rest of the own slot is sold.
-    assert_eq!(book_all(&mut slots, 4.0, &terms(5), 1), [5002.0]);
+    // Without the store the rest of the own slot is sold, and then another, behind the last lease.
+    let without = book_all(&mut slots, 4.0, &terms(5), 6);
+    let last = f64::from(10 + 3 * STEPS);
+    let want = [5002.0, 5004.0, 5006.0, 5008.0, last, last + 2.0];
+    assert_eq!(without, want);
 }
