@@ -230,7 +230,8 @@ impl Slots {
 
     /// How many slots are not closed; those that have none left of [`SLOTS`] open no more.
     pub fn open_count(&self) -> u32 {
-        (self.newest + 1).saturating_sub(self.oldest.max(1))
+        let next = self.newest.saturating_add(1);
+        next.saturating_sub(self.oldest.max(1))
     }
 
     /// A slot by its number, open or closed, while the ring still has it.

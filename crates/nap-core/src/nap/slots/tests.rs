@@ -436,14 +436,17 @@ fn any_bit_pattern_is_survived() {
             *slot = Slot {
                 seq: n as u32,
                 start: Micros(word.into()),
+                leased: word,
                 ..wild
             };
         }
         assert!(slots.slot(8).is_some());
+        let _ = (slots.open_count(), slots.in_stock(Micros::ZERO));
         for now in [0, 5, 1 << 40] {
             let now = Micros(now);
             let _ = slots.book(now, now, &terms(3), &mut |_, _| false);
             let _ = slots.rebook(now, now, &terms(3), &mut |_, _| true);
+            let _ = slots.book(now, now, &terms(0), &mut |_, _| true);
             while slots.close_due(now, Micros::ZERO).is_some() {}
             let _ = (slots.open_slots().count(), slots.position(word, word));
             slots.settle(word, Fate::Redeemed);
