@@ -76,6 +76,8 @@ pub struct Oracle {
 pub const SLACK: Micros = Micros::from_millis(22);
 /// While they hear each other the store knows after this: a beat, and a message that takes long.
 const KNOWN: Micros = Micros::from_millis(500);
+/// A node that has no store tries again each second: it may not be heard again for so long.
+const TRIES_AGAIN: Micros = Micros::from_secs(1);
 /// Once they hear each other again everything is told again within this: docs/fleet.md.
 const TOLD_AGAIN: Micros = Micros::from_secs(2);
 /// A fail-over loses no more than this.
@@ -113,7 +115,7 @@ impl Contact {
     /// The store has heard a beat then, or later, and knows that.
     fn heard(&self, now: Micros) -> Micros {
         match self.since {
-            Some(since) if since + KNOWN <= now => now - KNOWN,
+            Some(since) if since + TRIES_AGAIN + KNOWN <= now => now - KNOWN,
             _ => self.heard,
         }
     }

@@ -63,6 +63,21 @@ fn what_a_node_that_is_cut_off_could_not_say_is_excused_and_nothing_else() {
     let back = [(20.0, Fault::Cut(1, true)), (25.0, Fault::Cut(1, false))];
     assert!(holds(&back, 22.0, Some(22.0), 26.0));
     assert!(!holds(&back, 22.0, Some(22.0), 28.0), "it is told again");
+    let back = |dies| {
+        [
+            (20.0, Fault::Cut(1, true)),
+            (25.0, Fault::Cut(1, false)),
+            (dies, Fault::Dies(1)),
+        ]
+    };
+    assert!(
+        holds(&back(25.6), 10.0, Some(24.9), 27.0),
+        "it did not try again"
+    );
+    assert!(
+        !holds(&back(27.6), 10.0, Some(24.9), 29.0),
+        "it was heard again"
+    );
 }
 
 #[test]
