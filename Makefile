@@ -146,6 +146,7 @@ test-room: programs ## random worlds with faults in virtual time: every promise 
 .PHONY: test-scale
 test-scale: programs ## a crowd of a million at a hundred front ends, in virtual time: every promise kept, in order
 	$(TARGET)/release/nap-sim scale --nodes 100 --visitors 1000000 --within 60 --judge
+	$(TARGET)/release/nap-sim scale --nodes 100 --visitors 1000000 --within 60 --judge --round-robin
 
 # The permits under loom: every interleaving, and every value the memory model lets a thread read.
 test-models: ## models of the lock-free permits

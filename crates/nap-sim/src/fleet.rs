@@ -17,6 +17,7 @@ pub mod agent;
 pub mod check;
 pub mod node;
 pub mod oracle;
+pub mod order;
 pub mod setup;
 pub mod store;
 #[cfg(test)]
@@ -39,6 +40,7 @@ use nap_core::room::gate_agent::PAUSE;
 use nap_rng::Rng;
 use node::{Application, Node};
 use oracle::{Life, Oracle};
+use order::Sale;
 use setup::{Balancer, Fault, FleetSetup};
 use store::Store;
 
@@ -182,8 +184,8 @@ pub struct Counts {
     pub response: Sample,
     /// Ticket waits, by the node that sold.
     pub waits: BTreeMap<u8, (u64, f64)>,
-    /// When newcomers were told, and from when on their tickets are good, since the beginning; and which node sold them.
-    pub told: Vec<(Micros, Micros, u8)>,
+    /// What newcomers were sold first.
+    pub told: Vec<Sale>,
 }
 
 /// A fleet's world. The same setup gives the same run.
@@ -311,56 +313,6 @@ impl Fleet {
     /// Time since the beginning.
     pub fn elapsed(&self) -> Micros {
         self.now - BEGINNING
-    }
-
-    /// Pairs of newcomers who were told a second or more apart, and before this time since the beginning; and those of
-    /// them in which the later one has the earlier ticket. Each is compared with twenty others by chance.
-    pub fn order(&self, until: Micros) -> [u64; 2] {
-        let told = &self.counts.told;
-        let told = &told[..told.partition_point(|(at, ..)| *at < until)];
-        let mut rng = Rng::new(self.setup.seed, 20);
-        let (mut pairs, mut wrong) = (0, 0);
-        for (at, start, _) in told {
-            for _ in 0..20 {
-                let (other, theirs, _) = told[rng.below(told.len() as u64) as usize];
-                if *at + Micros::from_secs(1) <= other {
-                    pairs += 1;
-                    wrong += u64::from(theirs < *start);
-                }
-            }
-        }
-        [pairs, wrong]
-    }
-
-    /// How far the mean ticket waits of nodes are off their mean, at most: as they are, and against what all nodes sold in
-    /// the same half second. A node whose visitors came later than others' has longer waits by that alone.
-    pub fn waits_off(&self) -> (f64, f64) {
-        let mut then: BTreeMap<u64, (u64, f64)> = BTreeMap::new();
-        let wait = |at: Micros, start: Micros| (start - at).as_secs_f64();
-        for (at, start, _) in &self.counts.told {
-            let (n, sum) = then.entry(at.0 / 500_000).or_default();
-            (*n, *sum) = (*n + 1, *sum + wait(*at, *start));
-        }
-        let mut nodes: BTreeMap<u8, (f64, f64, f64)> = BTreeMap::new();
-        for (at, start, node) in &self.counts.told {
-            let (n, sum) = then.get(&(at.0 / 500_000)).copied().unwrap_or_default();
-            let own = nodes.entry(*node).or_default();
-            own.0 += 1.0;
-            own.1 += wait(*at, *start);
-            own.2 += sum / n.max(1) as f64;
-        }
-        let mean =
-            nodes.values().map(|(n, sum, _)| sum / n).sum::<f64>() / nodes.len().max(1) as f64;
-        let most = |off: &dyn Fn(&(f64, f64, f64)) -> f64| {
-            nodes
-                .values()
-                .map(|node| off(node).abs())
-                .fold(0.0, f64::max)
-        };
-        (
-            most(&|(n, sum, _)| sum / n / mean - 1.0),
-            most(&|(_, sum, then)| sum / then - 1.0),
-        )
     }
 
     /// The store, to look at.

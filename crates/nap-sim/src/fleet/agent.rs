@@ -129,9 +129,14 @@ impl Node {
         let inside = self.inside(now);
         let sharing = self.agent.sharing(leased, limit);
         let agent = &mut self.agent.gate;
+        let newest = self.state.gate().slots.last();
         let ((), wakes) = self
             .state
             .at_gate(inside, |view| agent.hears(view, answer, &sharing, was_away));
+        let opened = self.state.gate().slots.last();
+        if opened != newest {
+            self.leased.insert(opened, now);
+        }
         Some(wakes)
     }
 

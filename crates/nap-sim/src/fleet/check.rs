@@ -4,6 +4,7 @@
 //! limit is **shared**, no promise may be broken. The **adversary**'s holders come all at one instant of windows of thirty
 //! seconds, behind a balancer that is not sticky, and a node dies: there it is a matter of chance.
 
+use super::order::Order;
 use super::setup::{Balancer, Fault, FleetSetup, Returns};
 use super::{Counts, Fleet};
 use crate::check::Failure;
@@ -70,6 +71,8 @@ pub struct FleetTally {
     pub pairs: [u64; 4],
     /// and those of them in which the later one has the earlier ticket.
     pub disorder: [u64; 4],
+    /// Of them, those in which one of the two is of a node's own slot: behind sticky balancers all.
+    pub own: [u64; 4],
     /// Presented at another node than the seller's.
     pub abroad: u64,
     /// Told that an access with it is under way elsewhere.
@@ -121,7 +124,7 @@ impl FleetTally {
         })
     }
 
-    fn add(&mut self, family: Family, fleet: &Fleet) {
+    fn add(&mut self, family: Family, fleet: &Fleet, order: Order) {
         let Counts {
             served,
             tickets,
@@ -148,11 +151,9 @@ impl FleetTally {
         self.slow[at] += slow;
         self.stood[at] += stood;
         self.stood_longest[at] = self.stood_longest[at].max(stood_longest);
-        let faults = &fleet.setup().faults;
-        let calm = faults.iter().map(|(at, _)| *at).min();
-        let [pairs, disorder] = fleet.order(calm.unwrap_or(Micros(u64::MAX)));
-        self.pairs[at] += pairs;
-        self.disorder[at] += disorder;
+        self.pairs[at] += order.pairs;
+        self.disorder[at] += order.wrong;
+        self.own[at] += order.own;
         self.abroad += abroad;
         self.under_way += under_way;
         let gave_way = fleet
@@ -172,8 +173,8 @@ impl FleetTally {
 const BROKEN: u64 = 10_000;
 /// one of so many tickets be put off, where nodes die and half of a fleet may be gone,
 const PUT_OFF: u64 = 10;
-/// and of so many pairs of visitors, a second or more apart, the later one have the earlier ticket. FLEET.md wants one of a
-/// thousand, but for the stock of a lease: these are bursts, which leave much of it.
+/// and of so many pairs of visitors, a second or more apart, the later one have the earlier ticket: these are bursts, which leave
+/// much of the stock of a lease.
 const DISORDER: u64 = 100;
 /// Fewer tickets, or pairs, tell nothing of a share.
 const ENOUGH: u64 = 20_000;
@@ -203,8 +204,14 @@ fn watch(setup: FleetSetup, events: u64, tally: &mut FleetTally) -> Result<u64, 
             fleet.counts.broken
         ));
     }
+    let calm = fleet.setup().faults.iter().map(|(at, _)| *at).min();
+    let order = fleet.order(calm.unwrap_or(Micros::MAX));
+    // FLEET.md, P6.
+    fleet.oracle.must(order.beyond == 0, || {
+        format!("{order:?}: later visitors had earlier tickets beyond the stock of a lease")
+    });
     let why = fleet.oracle.failure.clone();
-    tally.add(family, &fleet);
+    tally.add(family, &fleet, order);
     match why {
         None => Ok(fleet.digest),
         Some(why) => Err(Failure {

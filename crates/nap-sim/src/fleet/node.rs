@@ -60,6 +60,8 @@ pub struct Node {
     pub asking: BTreeMap<u16, u32>,
     /// Accesses that wait for places to be leased.
     pub starving: Vec<u32>,
+    /// Its slots whose places were leased, and when.
+    pub leased: BTreeMap<u32, Micros>,
     children: Vec<u16>,
     /// Accesses that no worker has taken up,
     pub backlog: std::collections::VecDeque<super::Request>,
@@ -109,6 +111,7 @@ impl Node {
             since: now,
             asking: BTreeMap::new(),
             starving: Vec::new(),
+            leased: BTreeMap::new(),
             children,
             backlog: std::collections::VecDeque::new(),
             takes_up_from: now,

@@ -1,6 +1,7 @@
 //! Visitors of a fleet: where they come, what they bring, and what an answer means to them.
 
 use super::oracle::SLACK;
+use super::order::Sale;
 use super::setup::Returns;
 use super::{Access, CHEATS, Fleet, Happens, RECONNECT, Request};
 use crate::crowd::Move;
@@ -197,9 +198,12 @@ impl Fleet {
                 *n += 1;
                 *sum += (ticket.start - self.now).as_secs_f64();
                 let since = |at: Micros| at - super::BEGINNING;
-                counts
-                    .told
-                    .push((since(self.now), since(ticket.start), ticket.node));
+                counts.told.push(Sale {
+                    told: since(self.now),
+                    start: since(ticket.start),
+                    node: ticket.node,
+                    leased: (self.nodes[access.node].leased.get(&ticket.slot)).map(|at| since(*at)),
+                });
             }
         }
         self.counts.without += u64::from(refusal.ticket.is_none());
