@@ -10,6 +10,7 @@
 //! | `accesses` | accesses at nodes, which ask the store where their ticket decides |
 //! | `visitors` | visitors, and what an answer means to them |
 //! | [`oracle`] | what must hold |
+//! | [`order`] | whose ticket is earlier |
 //! | [`check`] | random worlds |
 
 mod accesses;

@@ -135,7 +135,7 @@ impl Node {
             .at_gate(inside, |view| agent.hears(view, answer, &sharing, was_away));
         let opened = self.state.gate().slots.last();
         if opened != newest {
-            self.leased.insert(opened, now);
+            self.leased.insert(opened, answer.at);
         }
         Some(wakes)
     }

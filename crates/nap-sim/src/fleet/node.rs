@@ -60,7 +60,7 @@ pub struct Node {
     pub asking: BTreeMap<u16, u32>,
     /// Accesses that wait for places to be leased.
     pub starving: Vec<u32>,
-    /// Its slots whose places were leased, and when.
+    /// Its slots whose places were leased, and when the store did so.
     pub leased: BTreeMap<u32, Micros>,
     children: Vec<u16>,
     /// Accesses that no worker has taken up,

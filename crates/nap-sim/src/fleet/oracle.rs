@@ -115,7 +115,7 @@ impl Contact {
     /// The store has heard a beat then, or later, and knows that.
     fn heard(&self, now: Micros) -> Micros {
         match self.since {
-            Some(since) if since + TRIES_AGAIN + KNOWN <= now => now - KNOWN,
+            Some(since) if since.max(self.unbroken + TRIES_AGAIN) + KNOWN <= now => now - KNOWN,
             _ => self.heard,
         }
     }

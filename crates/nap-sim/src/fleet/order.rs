@@ -5,9 +5,6 @@ use nap_core::micros::Micros;
 use nap_rng::Rng;
 use std::collections::BTreeMap;
 
-/// A lease that is on its way to the node is of its stock.
-const ON_ITS_WAY: Micros = Micros::from_millis(500);
-
 /// A newcomer's ticket. Times are since the beginning.
 #[derive(Clone, Copy, Debug)]
 pub struct Sale {
@@ -17,9 +14,12 @@ pub struct Sale {
     pub start: Micros,
     /// Who sold it.
     pub node: u8,
-    /// When the node leased the place; none: it is of a slot of its own.
+    /// When the store leased its place; none: it is of a slot of its own.
     pub leased: Option<Micros>,
 }
+
+/// Those told less than this apart have no order.
+const APART: Micros = Micros::from_secs(1);
 
 /// Pairs of newcomers who were told a second or more apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,23 +28,22 @@ pub struct Order {
     pub pairs: u64,
     /// The later one has the earlier ticket;
     pub wrong: u64,
-    /// as one of the two is of a node's own slot: nothing is leased, or not yet,
+    /// and one of the two is of a node's own slot: nothing is leased, or not yet;
     pub own: u64,
-    /// or though the seller did not have the place when the earlier one was told: it is not of the stock of a lease.
-    pub beyond: u64,
+    /// and both are of one node.
+    pub at_one_node: u64,
 }
 
 impl Fleet {
     /// Of newcomers told before this time since the beginning, each is compared with twenty others by chance.
     pub fn order(&self, until: Micros) -> Order {
-        let told = &self.counts.told;
-        let told = &told[..told.partition_point(|sale| sale.told < until)];
+        let told = self.told_before(until);
         let mut rng = Rng::new(self.setup.seed, 20);
         let mut order = Order::default();
         for one in told {
             for _ in 0..20 {
                 let other = told[rng.below(told.len() as u64) as usize];
-                if one.told + Micros::from_secs(1) > other.told {
+                if one.told + APART > other.told {
                     continue;
                 }
                 order.pairs += 1;
@@ -52,13 +51,37 @@ impl Fleet {
                     continue;
                 }
                 order.wrong += 1;
-                match (one.leased, other.leased) {
-                    (Some(_), Some(at)) => order.beyond += u64::from(at > one.told + ON_ITS_WAY),
-                    _ => order.own += 1,
-                }
+                order.own += u64::from(one.leased.is_none() || other.leased.is_none());
+                order.at_one_node += u64::from(one.node == other.node);
             }
         }
         order
+    }
+
+    /// How many were sold a leased place that is earlier than another's who was told a second or more before them, though the
+    /// store had not leased it yet when that one was told: it is not of the stock of a lease (FLEET.md, P6).
+    pub fn beyond_stock(&self, until: Micros) -> u64 {
+        let mut latest = Micros::ZERO;
+        let leased = self.told_before(until).iter();
+        let leased = leased.filter_map(|sale| Some((sale, sale.leased?)));
+        let latest_by: Vec<(Micros, Micros)> = leased
+            .clone()
+            .map(|(sale, _)| {
+                latest = latest.max(sale.start);
+                (sale.told, latest)
+            })
+            .collect();
+        let is_beyond = |(sale, leased): &(&Sale, Micros)| {
+            let before = |told: Micros| told + APART <= sale.told && told < *leased;
+            let n = latest_by.partition_point(|(told, _)| before(*told));
+            n > 0 && latest_by[n - 1].1 > sale.start
+        };
+        leased.filter(is_beyond).count() as u64
+    }
+
+    fn told_before(&self, until: Micros) -> &[Sale] {
+        let told = &self.counts.told;
+        &told[..told.partition_point(|sale| sale.told < until)]
     }
 
     /// How far the mean ticket waits of nodes are off their mean, at most: as they are, and against what all nodes sold in
@@ -99,7 +122,7 @@ mod tests {
     use crate::fleet::check::random;
 
     /// Of one who was told after one second and has a ticket for the fifteenth, and of one who was told after four.
-    fn order(start: u64, of: [Option<u64>; 2]) -> Order {
+    fn fleet(start: u64, of: [Option<u64>; 2]) -> Fleet {
         let sale = |told, start, leased: Option<u64>| Sale {
             told: Micros::from_secs(told),
             start: Micros::from_secs(start),
@@ -108,30 +131,32 @@ mod tests {
         };
         let mut fleet = Fleet::new(random(1, 5));
         fleet.counts.told = vec![sale(1, 15, of[0]), sale(4, start, of[1])];
-        fleet.order(Micros::MAX)
+        fleet
     }
 
     #[test]
     fn a_place_that_was_in_stock_may_be_sold_later_and_no_other() {
+        let beyond = |start, of| fleet(start, of).beyond_stock(Micros::MAX);
+        assert_eq!(beyond(16, [Some(0), Some(3)]), 0, "in order");
+        assert_eq!(beyond(14, [Some(0), Some(1)]), 0, "of the stock");
+        assert_eq!(beyond(14, [Some(0), Some(2)]), 1);
+        assert_eq!(beyond(14, [None, Some(3)]), 0, "own");
+        assert_eq!(beyond(14, [Some(0), None]), 0, "own");
+        let early = fleet(14, [Some(0), Some(2)]);
+        assert_eq!(early.beyond_stock(Micros::from_secs(4)), 0);
+    }
+
+    #[test]
+    fn pairs_are_wrong_where_the_later_one_has_the_earlier_ticket() {
+        let order = |start, of| fleet(start, of).order(Micros::MAX);
         let right = order(16, [Some(0), Some(3)]);
         assert!(right.pairs > 0);
-        assert_eq!((right.wrong, right.own, right.beyond), (0, 0, 0));
-        let in_stock = order(14, [Some(0), Some(1)]);
-        assert_eq!(
-            (in_stock.wrong, in_stock.own, in_stock.beyond),
-            (right.pairs, 0, 0)
-        );
-        let beyond = order(14, [Some(0), Some(3)]);
-        assert_eq!(
-            (beyond.wrong, beyond.own, beyond.beyond),
-            (right.pairs, 0, right.pairs)
-        );
+        assert_eq!((right.wrong, right.own), (0, 0));
+        let wrong = order(14, [Some(0), Some(3)]);
+        assert_eq!((wrong.wrong, wrong.own), (right.pairs, 0));
+        assert_eq!(wrong.at_one_node, right.pairs);
         for of in [[None, Some(3)], [Some(0), None]] {
-            let own = order(14, of);
-            assert_eq!(
-                (own.wrong, own.own, own.beyond),
-                (right.pairs, right.pairs, 0)
-            );
+            assert_eq!(order(14, of).own, right.pairs);
         }
     }
 }

@@ -59,8 +59,10 @@ pub enum Flaw {
     LeasesTwice,
     /// or, after a fail-over, before nodes have told what they hold,
     LeasesAtOnce,
-    /// or more than a slot has.
+    /// or more than a slot has,
     LeasesBeyond,
+    /// or, each second time, from a later slot than is next.
+    LeasesAhead,
     /// It grants one right more than there is.
     GrantsMore,
     /// A request waits for the store for as long as it takes.

@@ -107,7 +107,7 @@ fn of_fleets(options: &CheckOptions, nodes: u8) -> ExitCode {
                 println!(
                     "{family:?}: of {} prime tickets presented {} broken, {} put off, {} answered after the bound; {} stood in \
                      the kernel, {:?} at most; of {} pairs of visitors told a second or more apart, with nothing wrong, the later \
-                     one had the earlier ticket in {}, {} of them with a ticket of a node's own slot, the others of the stock of a lease",
+                     one had the earlier ticket in {}, {} of them with a ticket of a node's own slot, {} of one node",
                     tally.presented[at],
                     tally.broken[at],
                     tally.deferred[at],
@@ -117,6 +117,7 @@ fn of_fleets(options: &CheckOptions, nodes: u8) -> ExitCode {
                     tally.pairs[at],
                     tally.disorder[at],
                     tally.own[at],
+                    tally.at_one_node[at],
                 );
             }
             ExitCode::SUCCESS

@@ -22,10 +22,10 @@ pub struct ScaleOptions {
     #[arg(long, value_parser = clap::value_parser!(u8).range(2..=255))]
     nodes: Option<u8>,
     /// With --nodes: visitors come to one node after the other, as behind HAProxy's roundrobin, and not by chance
-    #[arg(long)]
+    #[arg(long, requires = "nodes")]
     round_robin: bool,
-    /// With --nodes: fail, too, where many are put off or out of order, nodes' waits differ or the store has much to do, by
-    /// what a hundred nodes and a million visitors within a minute may come to
+    /// With --nodes: fail, too, where many are put off or out of order, nodes' waits differ (with --round-robin their means as
+    /// well) or the store has much to do, by what a hundred nodes and a million visitors within a minute may come to
     #[arg(long, requires = "nodes")]
     judge: bool,
     /// Visitors of the largest crowd; each smaller crowd has a tenth of the next
@@ -100,7 +100,7 @@ fn fleet(nodes: u8, options: &ScaleOptions) -> ExitCode {
         .collect();
     let mean = waits.iter().sum::<f64>() / waits.len().max(1) as f64;
     let (off, off_then) = fleet.waits_off();
-    let order = fleet.order(Micros(u64::MAX));
+    let order = fleet.order(Micros::MAX);
     let out_of_order = order.wrong as f64 / order.pairs.max(1) as f64;
     let elapsed = fleet.elapsed().as_secs_f64();
     println!(

@@ -90,6 +90,8 @@ fn what_the_store_forgets_is_told_again_by_those_who_live() {
     assert!(!holds(&dies[..1], 10.0, Some(10.0), 60.0), "the store does");
     let loses = [(15.0, Fault::Dies(1)), (20.0, Fault::Loses)];
     assert!(!holds(&loses, 10.0, Some(10.0), 60.0), "it lost less");
+    let dies = [(15.0, Fault::Loses), (16.0, Fault::Dies(1))];
+    assert!(!holds(&dies, 10.0, None, 17.4), "it had beaten again");
 }
 
 #[test]
