@@ -6,7 +6,7 @@ use super::chart::Chart;
 use super::minutes::Minutes;
 use super::report::{GateLine, Report, RoomLine};
 use super::sessions::SessionsLine;
-use super::{charts, time_of_day};
+use super::{charts, time_of_day, to_the_millisecond};
 
 /// Addresses of the page's own style, script and icon.
 #[derive(Clone, Copy, Debug)]

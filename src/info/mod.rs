@@ -44,7 +44,26 @@ pub use metrics::METRICS;
 pub use report::{Door, Report};
 pub use snapshot::{Beside, Snapshot};
 
+/// Seconds; what rounds to nothing has no sign.
+fn to_the_millisecond(s: &f64) -> String {
+    // -0.0 + 0.0 is 0.0.
+    format!("{:.3}", (s * 1000.0).round() / 1000.0 + 0.0)
+}
+
 /// The time of day in a date and time.
 fn time_of_day(stamp: &str) -> &str {
     stamp.get(11..19).unwrap_or(stamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_the_millisecond;
+
+    #[test]
+    fn what_rounds_to_nothing_has_no_sign() {
+        for s in [-0.0004, 0.0, 0.0004] {
+            assert_eq!(to_the_millisecond(&s), "0.000");
+        }
+        assert_eq!(to_the_millisecond(&-0.25), "-0.250");
+    }
 }
