@@ -20,9 +20,12 @@ pub struct Try {
     pub told: Option<f64>,
 }
 
-/// The robot, on one connection that is kept alive.
+/// The robot, on one connection that is kept alive; on another one once the server has closed that.
 pub struct Robot {
     stream: TcpStream,
+    port: u16,
+    /// It is 127.0.0.`n`.
+    n: u8,
     path: String,
     begun: Instant,
     /// What came of each request, in order.
@@ -37,26 +40,10 @@ impl Robot {
 
     /// The same, to the server that listens at this port.
     pub fn at(port: u16, n: u8, path: &str) -> Robot {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        let stream = runtime.block_on(async {
-            let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
-            socket
-                .bind(([127, 0, 0, n], 0).into())
-                .expect("the loopback has all of 127.0.0.0/8");
-            let to = ([127, 0, 0, 1], port).into();
-            socket.connect(to).await.expect("somebody listens")
-        });
-        let stream = stream.into_std().expect("a socket");
-        stream.set_nonblocking(false).expect("a socket");
-        stream.set_nodelay(true).expect("a socket");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .expect("above zero");
         Robot {
-            stream,
+            stream: connect(port, n),
+            port,
+            n,
             path: path.to_string(),
             begun: Instant::now(),
             tries: Vec::new(),
@@ -93,7 +80,17 @@ impl Robot {
         self.begun.elapsed().as_secs_f64()
     }
 
+    fn is_closed(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("a socket");
+        let closed = matches!(self.stream.peek(&mut [0]), Ok(0));
+        self.stream.set_nonblocking(false).expect("a socket");
+        closed
+    }
+
     fn ask(&mut self) -> f64 {
+        if self.is_closed() {
+            self.stream = connect(self.port, self.n);
+        }
         let sent = self.now();
         let answer = exchange(&mut self.stream, &self.path, "");
         let status = String::from_utf8_lossy(&answer[9..12]).parse().unwrap_or(0);
@@ -107,6 +104,28 @@ impl Robot {
         });
         sent
     }
+}
+
+fn connect(port: u16, n: u8) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket
+            .bind(([127, 0, 0, n], 0).into())
+            .expect("the loopback has all of 127.0.0.0/8");
+        let to = ([127, 0, 0, 1], port).into();
+        socket.connect(to).await.expect("somebody listens")
+    });
+    let stream = stream.into_std().expect("a socket");
+    stream.set_nonblocking(false).expect("a socket");
+    stream.set_nodelay(true).expect("a socket");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("above zero");
+    stream
 }
 
 fn retry_after(answer: &[u8]) -> Option<f64> {
