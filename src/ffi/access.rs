@@ -282,7 +282,7 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
 struct Awaited {
     /// More leases than there were before it entered,
     leases: u32,
-    /// until then at most.
+    /// until then at most: no longer than it asks, if it has asked.
     lease_until: Option<Micros>,
     /// Until when it asks, about however many tickets.
     asks_until: Option<Micros>,
@@ -296,7 +296,10 @@ impl Awaited {
                 let told = ask_store(here, &name, &mut self.asks_until);
                 arrival.told = Some((name, told));
             }
-            None => arrival.patient = wait_for_lease(here, self.leases, &mut self.lease_until),
+            None => {
+                self.lease_until = self.lease_until.or(self.asks_until);
+                arrival.patient = wait_for_lease(here, self.leases, &mut self.lease_until);
+            }
         }
         arrival.again = true;
         self.leases = here.process.segment.leases();

@@ -173,11 +173,16 @@ impl Fleet {
         }
     }
 
-    /// It waits for places to be leased: a moment, as for an answer.
+    /// It waits for places to be leased: a moment, as for an answer, and no longer in all if it had to wait for one.
     fn starves(&mut self, id: u32, mut access: Access) {
         if access.leases_until.is_none() {
-            access.leases_until = Some(self.now + ASKS);
-            self.events.at(self.now + ASKS, Happens::LeaseOver(id));
+            let since = match access.asked {
+                Some(_) => access.asked_at,
+                None => self.now,
+            };
+            access.leases_until = Some(since + ASKS);
+            let until = self.now.max(since + ASKS);
+            self.events.at(until, Happens::LeaseOver(id));
         }
         let node = &mut self.nodes[access.node];
         *node.asking.entry(access.child).or_default() += 1;
@@ -210,6 +215,9 @@ impl Fleet {
         if let Some(access) = self.accesses.remove(&id) {
             let node = access.node;
             self.is_free_of_the_store(&access);
+            if let Some(until) = access.leases_until {
+                self.oracle.asked(id, self.now + ASKS - until);
+            }
             self.enters(id, access);
             self.takes_up(node);
         }
