@@ -214,7 +214,7 @@ families! {
     nap_clock_offset_seconds = f.store.clock_offset_s;
         "How far the fleet's clock is ahead of this server's.";
     nap_guests_total = f.tickets.guests;
-        "Tickets of other nodes that were let in here.";
+        "Tickets of other nodes that were let in here; one that left before its turn and came again counts twice.";
     nap_redeemed_elsewhere_total = f.tickets.elsewhere;
         "Tickets of this node that were redeemed at another.";
     nap_redeemed_twice_total = f.tickets.twice;

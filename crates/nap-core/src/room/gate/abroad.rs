@@ -125,7 +125,6 @@ impl GateView<'_> {
             return false;
         };
         abroad.guests.forget(entry.index - 1);
-        abroad.stake.guests = abroad.stake.guests.saturating_sub(1);
         self.tell(&name, Event::Left, Some(window));
         let counts = &mut self.gate.counts;
         let count = match entry.prime {
