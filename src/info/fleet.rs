@@ -10,7 +10,7 @@ use super::time_of_day;
 use crate::wall::Wall;
 use nap_core::fleet::NODES;
 use nap_core::fleet::link::{Heard, Link, Standing, TRIPS_UP_TO};
-use nap_core::fleet::member::{Differs, Member, Presence, Setting, shared_limit};
+use nap_core::fleet::member::{Differs, Member, Presence, Setting, shared_limit, span};
 use nap_core::fleet::stake::Stake;
 use nap_core::micros::Micros;
 
@@ -337,16 +337,6 @@ fn differs(differs: &Differs, node: &str) -> Option<String> {
             format!("{node} runs mod_nap {theirs}, and this server {ours}")
         }
     })
-}
-
-/// Milliseconds as in a directive; 0: auto.
-fn span(ms: u64) -> String {
-    let units = [(3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")];
-    let unit = units.iter().find(|(size, _)| ms.is_multiple_of(*size));
-    match unit.filter(|_| ms != 0) {
-        Some((size, name)) => format!("{}{name}", ms / size),
-        None => "auto".into(),
-    }
 }
 
 fn version(number: u64) -> String {

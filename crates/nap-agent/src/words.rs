@@ -1,6 +1,6 @@
 //! Sentences of the log.
 
-use nap_core::fleet::member::{Differs, Setting, shared_limit};
+use nap_core::fleet::member::{Differs, Setting, shared_limit, span};
 
 use crate::card::version_of;
 use crate::store::Server;
@@ -116,14 +116,6 @@ pub fn differs(name: &str, differs: &Differs) -> String {
     }
 }
 
-/// Milliseconds as a directive has them.
-fn span(ms: u64) -> String {
-    match ms % 1000 {
-        0 => format!("{}s", ms / 1000),
-        _ => format!("{ms}ms"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,8 +132,12 @@ mod tests {
                 "room shop: NapTicketPrime is 1500ms at web3 and 2s here",
             ),
             (
+                Differs::new(Setting::Prime, "shop", 0, 90_000),
+                "room shop: NapTicketPrime is auto at web3 and 90s here",
+            ),
+            (
                 Differs::new(Setting::Horizon, "shop", 3_600_000, 1_800_000),
-                "room shop: NapTicketHorizon is 3600s at web3 and 1800s here",
+                "room shop: NapTicketHorizon is 1h at web3 and 30min here",
             ),
             (
                 Differs::new(Setting::Limit, "shop", 6, 8),

@@ -134,6 +134,16 @@ pub fn shared_limit(n: u64) -> String {
     }
 }
 
+/// Milliseconds as in a directive; 0: auto.
+pub fn span(ms: u64) -> String {
+    let units = [(3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")];
+    let unit = units.iter().find(|(size, _)| ms.is_multiple_of(*size));
+    match unit.filter(|_| ms != 0) {
+        Some((size, name)) => format!("{}{name}", ms / size),
+        None => "auto".into(),
+    }
+}
+
 /// A node of the fleet. All zero = nobody has this number. At the index of its number, 0 unused.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
