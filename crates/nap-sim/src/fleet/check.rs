@@ -107,24 +107,23 @@ impl FleetTally {
         }
         let sum = |of: &[u64; 4]| of.iter().sum::<u64>();
         let limits = [
-            (
-                "tickets put off",
-                sum(&self.deferred),
-                sum(&self.presented),
-                PUT_OFF,
-            ),
-            (
-                "pairs out of order",
-                sum(&self.disorder),
-                sum(&self.pairs),
-                DISORDER,
-            ),
+            ("tickets put off", &self.deferred, &self.presented, PUT_OFF),
+            ("pairs out of order", &self.disorder, &self.pairs, DISORDER),
         ];
         let found = limits
             .iter()
-            .find(|(_, n, of, one_of)| *of >= ENOUGH && *n > of / one_of);
+            .find(|(_, n, of, one_of)| sum(of) >= ENOUGH && sum(n) > sum(of) / one_of);
         found.map(|(what, n, of, one_of)| {
-            format!("{n} of {of} {what} in all worlds, more than one of {one_of}")
+            let by = Family::ALL.map(|family| {
+                let at = family as usize;
+                format!("{family:?} {} of {}", n[at], of[at])
+            });
+            format!(
+                "{} of {} {what} in all worlds, more than one of {one_of}: {}",
+                sum(n),
+                sum(of),
+                by.join(", ")
+            )
         })
     }
 
