@@ -344,6 +344,53 @@ fn a_file_of_the_stores_password_is_checked_and_never_shown() {
 }
 
 #[test]
+fn what_a_fleet_does_not_share_is_told() {
+    let of = |store: &str, room: &str| {
+        let httpd = Httpd::builder()
+            .nap()
+            .secret("keys", "1 00112233445566778899aabbccddeeff\n");
+        let config = format!(
+            "NapTicketKey {{root}}/keys\n{store}\n<NapRoom shop>\n{room}\n</NapRoom>\n\
+             <Location />\nNapUse shop\n</Location>"
+        );
+        httpd.config(&config).configtest()
+    };
+    let [store, sticky] = ["NapStore redis://a", "NapStore redis://a sticky"];
+    for (store, room) in [
+        (store, "NapRunReady 6 shared"),
+        (store, "NapRunReady auto"),
+        (sticky, "NapRunReady 6\nNapSession start=^/login"),
+    ] {
+        assert_eq!(of(store, room), Ok(()), "{store}, {room}");
+    }
+    for (store, room, said) in [
+        (
+            "",
+            "NapRunReady 6 shared",
+            "wants NapStore: without it there is nobody to share with",
+        ),
+        (
+            store,
+            "NapRunReady auto shared",
+            "NapRunReady auto shared: give a number: a limit of all front ends does not find itself yet",
+        ),
+        (
+            store,
+            "NapRunReady 6\nNapSession start=^/login",
+            "NapSession with NapStore wants \"sticky\": members must come back to the server that knows them",
+        ),
+        (
+            sticky,
+            "NapRunReady 6 shared\nNapSession start=^/login",
+            "does not go with NapSession yet",
+        ),
+    ] {
+        let why = of(store, room).expect_err("it cannot be shared");
+        assert!(why.contains(said), "{store}, {room}: {why}");
+    }
+}
+
+#[test]
 fn too_many_rooms_are_told_with_their_number() {
     let rooms = |n| (0..n).map(|n| format!("<NapRoom r{n}>\n</NapRoom>\n"));
     Httpd::configtest(&rooms(256).collect::<String>()).expect("as many as may be");
