@@ -123,7 +123,7 @@ cat <<TEXT
 
   Send a crowd, in another terminal:
 
-    $1/release/nap-load --clients 200 --posts 5 --node-header X-Served-By http://127.0.0.1:${port_of[balancer]}/board
+    $1/release/nap-load --clients 200 --posts 5 --again 5s --node-header X-Served-By http://127.0.0.1:${port_of[balancer]}/board
 
   Then break something. Type web1, web2, web3 or store, and one of: kill, stop, ok. /nap-info of the others
   says within seconds what is missing.

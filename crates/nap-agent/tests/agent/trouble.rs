@@ -48,7 +48,10 @@ fn account() -> Vec<String> {
     let manual = made::repository().join("docs/fleet.md");
     let manual = std::fs::read_to_string(manual).expect("the manual");
     let mut lines = manual.lines();
-    let line = lines.find_map(|line| line.trim().strip_prefix("ACL SETUSER "));
+    let line = lines.find_map(|line| {
+        line.strip_prefix("user ")
+            .filter(|rest| rest.starts_with("nap on "))
+    });
     let line = line.expect("the manual has it");
     let line = line.replace("SECRET", "secret");
     line.split(' ').map(str::to_owned).collect()
