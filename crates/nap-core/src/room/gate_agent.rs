@@ -89,10 +89,8 @@ pub struct GateAgent {
     tells_leases: bool,
     /// and may lack those of others: none is asked for before this.
     leases_from: Micros,
-    /// C of a new slot, by the last exchange; 0: there was none yet.
+    /// C of a new slot, by the last exchange.
     capacity: u32,
-    /// Nobody knew then how fast their node is.
-    guesses: bool,
     /// How many places it had, with those of the last lease.
     stocked: u32,
     stock: Stock,
@@ -273,9 +271,7 @@ impl GateAgent {
                 rights: self.rights.max(running_rights),
                 wants: running + waiting,
             },
-            exchanges: self.exchanged + EXCHANGE <= now
-                || self.capacity == 0
-                || (self.guesses && rate != 0.0),
+            exchanges: self.exchanged + EXCHANGE <= now || (self.capacity == 0 && rate != 0.0),
             holds: match self.tells_leases {
                 true => self.leases.values().copied().collect(),
                 false => last.into_iter().collect(),
@@ -321,7 +317,12 @@ impl GateAgent {
 
     /// Whether places are to be leased, and how many.
     fn wanted(&mut self, view: &mut GateView<'_>, sharing: &Sharing) -> Option<LeaseAsk> {
+        let leases = view.leases();
         let stake = &mut *view.abroad.as_mut()?.stake;
+        // How fast it is is not known any more: nobody waits for places.
+        if !leases {
+            stake.starved = 0;
+        }
         // The others tell first what they hold.
         if self.capacity == 0 || view.now < self.leases_from {
             return None;
@@ -514,7 +515,6 @@ impl GateAgent {
         let nodes = (members.len() as u32).max(1);
         let by_hand = view.tickets_by_hand();
         let (period, margin) = (view.gate.terms.slot_period, view.laws.eta * view.gate.phi());
-        let guess = view.gate.rate(view.permits);
         let Some(abroad) = &mut view.abroad else {
             return;
         };
@@ -524,15 +524,13 @@ impl GateAgent {
         let borne = borne_by_all(borne);
         stake.nodes = nodes;
         stake.share_ppm = in_ppm(share);
-        // Nobody knows: as on a single server, what is sold is sold by a guess, but in order.
-        let known = rate_of_all(members);
-        self.guesses = known.is_none();
-        let rate = known.unwrap_or(guess * f64::from(nodes));
+        let rate = rate_of_all(members);
         let claimed = members.iter().map(|(_, beat)| beat.claimed_s);
         let claimed = Micros::from_secs_f64(claimed.fold(0.0, f64::max));
-        self.capacity = match by_hand {
-            Some(tickets) => tickets.saturating_mul(nodes),
-            None => lease::capacity(period, rate, margin, borne, claimed),
+        self.capacity = match (rate, by_hand) {
+            (Some(_), Some(tickets)) => tickets.saturating_mul(nodes),
+            (Some(rate), None) => lease::capacity(period, rate, margin, borne, claimed),
+            (None, _) => 0,
         };
         stake.own_most = ((borne * share) as u32).max(1);
         view.gate.borne = stake.own_most;
