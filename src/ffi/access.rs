@@ -289,8 +289,10 @@ struct Awaited {
 }
 
 impl Awaited {
+    /// A holder who came in time is in time: that this waits for the store is no fault of theirs.
     #[cold]
     fn wait(&mut self, here: &Here<'_>, arrival: &mut Arrival<'_>, name: Option<Name>) {
+        let since = here.process.segment.now();
         match name {
             Some(name) => {
                 let told = ask_store(here, &name, &mut self.asks_until);
@@ -302,6 +304,7 @@ impl Awaited {
             }
         }
         arrival.again = true;
+        arrival.waited = arrival.waited + (here.process.segment.now() - since);
         self.leases = here.process.segment.leases();
     }
 }

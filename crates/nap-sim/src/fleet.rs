@@ -92,6 +92,8 @@ struct Access {
     told: Option<(Name, Told)>,
     /// It waits for places to be leased until then, or has.
     leases_until: Option<Micros>,
+    /// How long it has waited for the store.
+    awaited: Micros,
 }
 
 #[derive(Debug)]

@@ -66,6 +66,7 @@ impl Fleet {
             asked_at: self.now,
             told: None,
             leases_until: None,
+            awaited: Micros::ZERO,
             request,
         };
         if let Some(visitor) = self.visitors.get_mut(access.request.client as usize)
@@ -212,11 +213,12 @@ impl Fleet {
     }
 
     fn enters_again(&mut self, id: u32) {
-        if let Some(access) = self.accesses.remove(&id) {
+        if let Some(mut access) = self.accesses.remove(&id) {
             let node = access.node;
             self.is_free_of_the_store(&access);
             if let Some(until) = access.leases_until {
-                self.oracle.asked(id, self.now + ASKS - until);
+                access.awaited = self.now + ASKS - until;
+                self.oracle.asked(id, access.awaited);
             }
             self.enters(id, access);
             self.takes_up(node);
@@ -257,7 +259,8 @@ impl Fleet {
         };
         self.is_free_of_the_store(&access);
         access.told = Some((name, told));
-        self.oracle.asked(id, self.now - access.asked_at);
+        access.awaited = self.now - access.asked_at;
+        self.oracle.asked(id, access.awaited);
         if told == Told::Mine {
             let now = self.now;
             self.nodes[node].is_given(&name, now);
@@ -484,7 +487,8 @@ impl Fleet {
             left: 0,
             told: access.told,
             again: access.told.is_some() || access.leases_until.is_some(),
-            waited: self.now.min(access.came) - access.request.sent,
+            // In the kernel, and for the store.
+            waited: self.now.min(access.came) - access.request.sent + access.awaited,
             client: client.address,
             client_hash: client.hash,
             secret: SECRET,
