@@ -143,6 +143,8 @@ impl GateAgent {
             let used = match gate.states.state(position) {
                 State::Sold | State::Called => return None,
                 State::Waiting => Use::Waits,
+                // Another node tells of it.
+                State::Used if view.is_elsewhere(slot.seq, index) => return None,
                 State::Used => Use::Used,
             };
             Some((own_name(view, slot.seq, index), used))

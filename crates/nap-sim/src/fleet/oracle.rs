@@ -52,6 +52,8 @@ struct Count {
 pub struct Oracle {
     bound: Micros,
     counts: HashMap<Name, Vec<Count>>,
+    /// Tickets with which an access has run.
+    have_run: HashSet<Name>,
     /// Leases of nodes that live, by slot.
     leased: HashMap<u64, Vec<(Lease, Life)>>,
     contacts: HashMap<Life, Contact>,
@@ -132,6 +134,7 @@ impl Oracle {
         Oracle {
             bound: setup.terms.bound,
             counts: HashMap::new(),
+            have_run: HashSet::new(),
             leased: HashMap::new(),
             contacts: contacts.collect(),
             lives: lives.collect(),
@@ -266,10 +269,18 @@ impl Oracle {
     /// An access with this ticket runs.
     pub fn ran(&mut self, name: &Name, node: u8, now: Micros) {
         let at = self.life(node);
+        self.have_run.insert(*name);
         let mut counts = self.counts.get_mut(name).into_iter().flatten();
         if let Some(count) = counts.find(|count| count.at == at) {
             count.ran = count.ran.or(Some(now));
         }
+    }
+
+    /// Has an access with this ticket run anywhere, though others without one might have, or was it exchanged?
+    pub fn has_run(&self, name: &Name) -> bool {
+        let counts = self.counts.get(name);
+        self.have_run.contains(name)
+            || counts.is_some_and(|counts| counts.iter().any(|count| count.ran.is_some()))
     }
 
     /// The access that a ticket let in has left before it ran: it is good again.

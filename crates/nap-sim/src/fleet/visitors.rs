@@ -5,7 +5,7 @@ use super::order::Sale;
 use super::setup::Returns;
 use super::{Access, CHEATS, Fleet, Happens, RECONNECT, Request};
 use crate::crowd::Move;
-use nap_core::fleet::guests::Told;
+use nap_core::fleet::guests::{Name, Told};
 use nap_core::micros::Micros;
 use nap_core::nap::ledger::window_of;
 use nap_core::nap::ticket::Ticket;
@@ -110,6 +110,8 @@ impl Fleet {
         let visitor = &mut self.visitors[request.client as usize];
         let elsewhere = matches!(access.told, Some((_, Told::Waits)));
         let under_way = [visitor.broken_off, visitor.had].contains(&ticket.id);
+        let was_silent = matches!(access.told, Some((_, Told::Silent)));
+        let used = was_silent || self.oracle.has_run(&Name::of(&ticket));
         visitor.answered = ticket.id;
         let counts = &mut self.counts;
         counts.presented += 1;
@@ -132,7 +134,11 @@ impl Fleet {
             // then sold none, as none is leased after a fail-over, is told that instead.
             Some(refusal)
                 if under_way
-                    && (elsewhere || matches!(refusal.reason, Reason::Used | Reason::SoldOut)) =>
+                    && match refusal.reason {
+                        Reason::SoldOut => true,
+                        Reason::Used => used,
+                        _ => elsewhere,
+                    } =>
             {
                 counts.under_way += 1;
                 if again {

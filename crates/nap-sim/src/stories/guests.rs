@@ -140,6 +140,106 @@ fn a_ticket_that_waits_elsewhere_is_not_lost_among_newcomers_who_wait() {
     assert!(matches!(newcomer, Verdict::Wait(_)), "there was room");
 }
 
+/// A gate of a fleet that has room for newcomers to wait, and a ticket that it has sold, in its prime window: the store has
+/// told it that another node has the ticket.
+fn recalled() -> (Story, Ticket) {
+    let mut story = Story::new(terms(fixed(3)));
+    story.state.node = HERE.node;
+    story.joins_a_fleet(16);
+    story.runs(1, &[]);
+    let ticket = story.ticket(2);
+    story.now = ticket.start;
+    let elsewhere = |view: &mut GateView<'_>| view.redeemed_elsewhere(ticket.slot, ticket.index);
+    assert!(story.state.at_gate(story.now, elsewhere).0);
+    (story, ticket)
+}
+
+#[test]
+fn a_ticket_that_waited_elsewhere_in_a_child_that_died_is_not_lost_at_home() {
+    let (mut story, ticket) = recalled();
+    let (verdict, asked) = asks(&mut story, &[ticket], |_| Told::Waits);
+    assert_eq!(asked, [Name::of(&ticket)]);
+    match verdict {
+        Verdict::Refuse(refusal) => {
+            assert_eq!(refusal.ticket, Some(ticket));
+            assert_eq!(refusal.retry_after, Micros::from_secs(1));
+        }
+        verdict => panic!("{verdict:?}"),
+    }
+    // The store has heard that its node is gone, before this one hears of it.
+    let (verdict, asked) = asks(&mut story, &[ticket], |_| Told::Mine);
+    assert_eq!(asked, [Name::of(&ticket)]);
+    assert!(
+        matches!(&verdict, Verdict::Wait(seat) if seat.redeemed == Some(ticket)),
+        "{verdict:?}"
+    );
+    assert_eq!(story.state.gate().counts.presented, 1);
+    assert_eq!(story.state.permits().outstanding(), 0);
+}
+
+#[test]
+fn a_ticket_that_was_used_elsewhere_is_asked_about_once_and_its_visitor_is_a_newcomer() {
+    for told in [Told::Used, Told::Silent] {
+        let (mut story, ticket) = recalled();
+        let (verdict, asked) = asks(&mut story, &[ticket], |_| told);
+        assert_eq!(asked, [Name::of(&ticket)]);
+        assert!(
+            matches!(&verdict, Verdict::Wait(seat) if seat.redeemed.is_none()),
+            "{verdict:?}"
+        );
+        let (verdict, asked) = asks(&mut story, &[ticket], |_| told);
+        assert!(matches!(verdict, Verdict::Wait(_)), "{verdict:?}");
+        assert_eq!(asked.len(), usize::from(told == Told::Silent));
+    }
+}
+
+/// A request asks the store in the last moment of its ticket's prime window.
+#[test]
+fn a_holder_is_not_late_because_the_store_was_asked() {
+    for told in [Told::Mine, Told::Waits] {
+        let mut story = Story::new(terms(fixed(3)));
+        story.state.node = HERE.node;
+        story.runs(1, &[]);
+        story.joins_a_fleet(16);
+        let ticket = Ticket {
+            node: THERE.node,
+            epoch: 99,
+            start: story.now,
+            ..seller(16).2[0]
+        };
+        let seats = [10, 11, 12].map(|visitor| story.waits(visitor, &[]));
+        story.now = ticket.prime_end - Micros(1);
+        let enters = |story: &mut Story, told| {
+            story.ask(40, &[ticket], Parking::Anybody, |view, arrival| {
+                view.enter(&Arrival {
+                    told,
+                    ..arrival.clone()
+                })
+            })
+        };
+        let Verdict::Ask(Some(name)) = enters(&mut story, None) else {
+            panic!("a full gate asks");
+        };
+        let gone = |view: &mut GateView<'_>| view.gone(seats[2].place, Story::owner(12));
+        story.state.at_gate(story.now, gone);
+        (story.now, story.waited) = (story.now + Micros(9), Micros(9));
+        match (told, enters(&mut story, Some((name, told)))) {
+            (Told::Mine, Verdict::Wait(seat)) => assert!(seat.redeemed.is_some()),
+            (_, Verdict::Refuse(refusal)) => assert_eq!(refusal.ticket, Some(ticket)),
+            (_, verdict) => panic!("{told:?}: {verdict:?}"),
+        }
+        assert_eq!(story.state.gate().counts.late, 0);
+        // Whoever comes late is so, whatever the store says: what waits elsewhere is not lost here, either.
+        story.waited = Micros::ZERO;
+        if told == Told::Waits {
+            match enters(&mut story, Some((name, told))) {
+                Verdict::Refuse(refusal) => assert_eq!(refusal.ticket, Some(ticket)),
+                verdict => panic!("{verdict:?}"),
+            }
+        }
+    }
+}
+
 /// The agent says what there is to say, and hears the store.
 fn speaks(story: &mut Story, agent: &mut GateAgent, store: &mut Store) {
     let (now, sharing) = (story.now, Sharing::default());

@@ -210,6 +210,7 @@ impl GateView<'_> {
             gate.ledger.unclaim(from, to);
         }
         gate.slots.settle(slot, slots::Fate::Redeemed);
+        self.set_elsewhere(position, true);
         if let Some((serial, end)) = self.sale_at(slot, index, position) {
             self.clients.used(serial, end, [0; 2]);
             self.history.settle(serial, Fate::Redeemed, self.now);
@@ -231,6 +232,20 @@ impl GateView<'_> {
         Some((serial, slot.start_of(index) + lifetime))
     }
 
+    fn set_elsewhere(&mut self, position: u32, elsewhere: bool) {
+        if let Some(abroad) = &mut self.abroad {
+            let serials = &mut abroad.stake.serials;
+            serials.set_elsewhere(position, elsewhere);
+        }
+    }
+
+    /// Has another node this own ticket, as far as is known here?
+    pub(in crate::room) fn is_elsewhere(&self, slot: u32, index: u32) -> bool {
+        let position = self.gate.slots.position(slot, index);
+        (self.abroad.as_ref().zip(position))
+            .is_some_and(|(abroad, position)| abroad.stake.serials.is_elsewhere(position))
+    }
+
     /// It left there before it ran: the ticket is good again.
     pub fn left_elsewhere(&mut self, slot: u32, index: u32) {
         let gate = &mut *self.gate;
@@ -241,6 +256,8 @@ impl GateView<'_> {
             return;
         }
         gate.states.set(position, State::Sold);
+        self.set_elsewhere(position, false);
+        let gate = &mut *self.gate;
         if let Some((from, to)) = gate.own_window(slot, index) {
             gate.ledger.claim(from, to);
         }
@@ -255,14 +272,28 @@ impl GateView<'_> {
 
     /// What the store has said counts from now on.
     pub(super) fn heed(&mut self, arrival: &Arrival<'_>) {
-        let Some((name, Told::Used)) = arrival.told else {
+        let Some((name, told)) = arrival.told else {
             return;
         };
-        if name.epoch == self.epoch {
-            self.redeemed_elsewhere(name.slot, name.index);
-        } else if let Some(abroad) = &mut self.abroad {
-            let until = self.now + self.gate.terms.lifetime;
-            abroad.guests.note(&name, Use::Used, until, self.now);
+        match (told, name.epoch == self.epoch) {
+            (Told::Used, true) => {
+                self.redeemed_elsewhere(name.slot, name.index);
+                // It is used up: the store is not asked again.
+                if let Some(position) = self.gate.slots.position(name.slot, name.index) {
+                    self.set_elsewhere(position, false);
+                }
+            }
+            (Told::Used, false) => {
+                let until = self.now + self.gate.terms.lifetime;
+                if let Some(abroad) = &mut self.abroad {
+                    abroad.guests.note(&name, Use::Used, until, self.now);
+                }
+            }
+            // The access that had it has died, or left.
+            (Told::Mine, true) if self.is_elsewhere(name.slot, name.index) => {
+                self.left_elsewhere(name.slot, name.index);
+            }
+            _ => {}
         }
     }
 
@@ -275,7 +306,11 @@ impl GateView<'_> {
         arrival: &Arrival<'_>,
     ) -> Option<Verdict> {
         self.abroad.as_ref()?;
-        let ticket = ticket.filter(|_| matches!(standing, Standing::Prime | Standing::Tail))?;
+        let asks = matches!(
+            standing,
+            Standing::Prime | Standing::Tail | Standing::Abroad
+        );
+        let ticket = ticket.filter(|_| asks)?;
         let name = Name::of(&ticket);
         let told = arrival.told.filter(|(told, _)| *told == name);
         match told.map(|(_, told)| told) {
@@ -296,6 +331,23 @@ impl GateView<'_> {
     /// The store has said that an access waits with this ticket at another node.
     pub(super) fn waits_elsewhere(ticket: &Ticket, arrival: &Arrival<'_>) -> bool {
         (arrival.told).is_some_and(|(name, told)| told == Told::Waits && name == Name::of(ticket))
+    }
+
+    /// An access at another node waits with the ticket, says the store, or it may: here the ticket is used up, and the store
+    /// has not been asked whether it is.
+    pub(super) fn may_be_good_soon(
+        &self,
+        standing: Standing,
+        ticket: &Ticket,
+        arrival: &Arrival<'_>,
+    ) -> bool {
+        let asked = (arrival.told).is_some_and(|(name, _)| name == Name::of(ticket));
+        let waits = matches!(
+            standing,
+            Standing::Prime | Standing::Tail | Standing::Abroad
+        );
+        (waits && Self::waits_elsewhere(ticket, arrival))
+            || (standing == Standing::Abroad && !asked)
     }
 
     /// No place is left for a holder: the newest newcomer who waits gives way. One who came with a ticket, late, may have

@@ -64,7 +64,7 @@ impl GateView<'_> {
         match self.standing(ticket, bind) {
             Standing::Early => Turn::Wait,
             Standing::Prime => Turn::Now,
-            Standing::Waits(_) => Turn::In,
+            Standing::Waits(_) | Standing::Abroad => Turn::In,
             Standing::Tail | Standing::Unknown => Turn::Late,
             Standing::Used => Turn::Used,
             Standing::Expired => Turn::Over,

@@ -39,9 +39,8 @@ impl GateView<'_> {
             };
         }
         // Whose ticket waits at another node runs here as a newcomer, if at once: it is used there.
-        let live = ticket.filter(|ticket| {
-            standing >= Standing::Early && !Self::waits_elsewhere(ticket, arrival)
-        });
+        let live =
+            ticket.filter(|ticket| standing.is_good() && !Self::waits_elsewhere(ticket, arrival));
         if live.is_none() && !arrival.again {
             self.gate.sale_rate.newcomer();
         }
@@ -67,7 +66,7 @@ impl GateView<'_> {
             || (standing == Standing::Tail && self.fits_late_holder(arrival));
         // Where the access that waits with this ticket has died it is good again soon: who waits among newcomers meanwhile
         // would lose it.
-        let good_soon = prime && live.is_none();
+        let good_soon = ticket.is_some_and(|it| self.may_be_good_soon(standing, &it, arrival));
         if !guard && !shut_out && fits && !good_soon {
             return self.seat(Line::Wait, live, standing, arrival);
         }
@@ -79,7 +78,7 @@ impl GateView<'_> {
             (Standing::Tail, Some(ticket)) => self.rebook(ticket, Reason::Late, arrival),
             (Standing::Unknown, Some(ticket)) => self.rebook(ticket, Reason::Unknown, arrival),
             (Standing::Early, own) => self.refuse_with(Reason::Early, own, arrival),
-            (Standing::Used, _) => self.refuse_newcomer(Reason::Used, arrival),
+            (Standing::Used | Standing::Abroad, _) => self.refuse_newcomer(Reason::Used, arrival),
             (Standing::Expired, _) => self.refuse_newcomer(Reason::Expired, arrival),
             (Standing::Elsewhere, Some(_)) => self.refuse_newcomer(Reason::OtherRoom, arrival),
             _ if arrival.forged => self.refuse_newcomer(Reason::Forged, arrival),
@@ -95,7 +94,7 @@ impl GateView<'_> {
         match self.mode() {
             Mode::Closed => return true,
             Mode::Tickets if standing < Standing::Tail => return true,
-            _ if standing >= Standing::Unknown => return false,
+            _ if standing >= Standing::Abroad => return false,
             _ => {}
         }
         self.refresh_limit();
@@ -109,7 +108,7 @@ impl GateView<'_> {
     /// An access that got its permit without the lock turns out to carry tickets: redeems the best.
     pub fn redeem_running(&mut self, arrival: &Arrival<'_>) -> Option<Ticket> {
         let (standing, ticket) = self.best_ticket(arrival);
-        let live = ticket.filter(|_| standing >= Standing::Early);
+        let live = ticket.filter(|_| standing.is_good());
         match standing {
             // A second tab beside a waiting one: this one runs, the other keeps its place.
             Standing::Waits(_) => None,

@@ -208,7 +208,11 @@ impl GateView<'_> {
         let standing = self.best_ticket(arrival).0;
         matches!(
             standing,
-            Standing::Unknown | Standing::Tail | Standing::Prime | Standing::Waits(_)
+            Standing::Abroad
+                | Standing::Unknown
+                | Standing::Tail
+                | Standing::Prime
+                | Standing::Waits(_)
         )
     }
 
@@ -223,7 +227,7 @@ impl GateView<'_> {
             (Standing::Prime | Standing::Tail, own) => {
                 self.refuse(Reason::Full, own, Micros::from_secs(1))
             }
-            (Standing::Waits(_) | Standing::Unknown, own) => {
+            (Standing::Waits(_) | Standing::Abroad | Standing::Unknown, own) => {
                 self.refuse_with_own(own, Reason::Full, arrival)
             }
             _ => self.refuse_newcomer(Reason::Full, arrival),
