@@ -229,7 +229,7 @@ fn a_holder_is_not_late_because_the_store_was_asked() {
             (_, verdict) => panic!("{told:?}: {verdict:?}"),
         }
         assert_eq!(story.state.gate().counts.late, 0);
-        // Whoever comes late is so, whatever the store says: what waits elsewhere is not lost here, either.
+        // One who comes late does not lose a ticket that waits elsewhere, either.
         story.waited = Micros::ZERO;
         if told == Told::Waits {
             match enters(&mut story, Some((name, told))) {
@@ -427,7 +427,7 @@ fn a_store_that_was_emptied_twice_is_told_once_of_all_tickets_however_many() {
 }
 
 /// An answer that says nothing.
-fn nothing(at: Micros) -> Answer {
+pub fn nothing(at: Micros) -> Answer {
     Answer {
         seq: 0,
         epoch: 1,
