@@ -149,12 +149,17 @@ impl Teller {
             let call = to.call(&self.lease, &[&slots]);
             call.arg(period.0);
             match batch.lease.filter(|ask| ask.period == period) {
-                Some(ask) => call.arg(ask.from.0).arg(ask.wanted).arg(ask.capacity),
+                Some(ask) => call.args([ask.from.0, ask.wanted.into()]).arg(slot_text(
+                    ask.capacity,
+                    0,
+                    ask.guessed,
+                )),
                 None => call.args([0, 0, 0]),
             };
             for held in batch.holds.iter().filter(of) {
                 let end = held.first.saturating_add(held.places);
-                call.arg(held.slot.number).arg(held.slot.capacity).arg(end);
+                let text = slot_text(held.slot.capacity, end, held.slot.guessed);
+                call.arg(held.slot.number).arg(text);
             }
         }
         if let Some(limit) = terms.limit {
@@ -213,7 +218,7 @@ impl Teller {
             presses: false,
         };
         for period in periods(batch) {
-            let lease: Option<[u64; 5]> = answers.read()?;
+            let lease: Option<[u64; 6]> = answers.read()?;
             if let Some(lease) = lease {
                 answer.lease = Some(lease_of(period, lease)?);
             }
@@ -288,6 +293,12 @@ fn periods(batch: &Batch) -> Vec<Micros> {
     periods
 }
 
+/// A slot as the store keeps it.
+fn slot_text(capacity: u32, next: u32, guessed: bool) -> String {
+    let guessed = if guessed { "g" } else { "" };
+    format!("{capacity}:{next}{guessed}")
+}
+
 fn beat_text(beat: &GateBeat) -> String {
     let GateBeat {
         arrivals,
@@ -354,7 +365,7 @@ fn notice(words: &str, node: u8, gate: u32) -> Option<Notice> {
 
 fn lease_of(
     period: Micros,
-    [number, capacity, next, first, places]: [u64; 5],
+    [number, capacity, next, guessed, first, places]: [u64; 6],
 ) -> Result<Lease, Failure> {
     let small = |n: u64| u32::try_from(n).map_err(|_| strange());
     Ok(Lease {
@@ -363,6 +374,7 @@ fn lease_of(
             period,
             capacity: small(capacity)?,
             next: small(next)?,
+            guessed: guessed != 0,
         },
         first: small(first)?,
         places: small(places)?,

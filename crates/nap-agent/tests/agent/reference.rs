@@ -168,6 +168,7 @@ impl Both {
             wanted: 1 + self.rng.below(30) as u32,
             period: Micros::from_millis(9_700),
             capacity: 1 + self.rng.below(50) as u32,
+            guessed: self.rng.below(2) == 0,
         };
         let asks = [0, 0, self.rng.below(5) as u32][self.rng.below(3) as usize];
         Batch {
@@ -204,6 +205,8 @@ impl Both {
     fn goes_wrong(&mut self) {
         match self.rng.below(300) {
             0 => {
+                // Its epoch is its time: emptied twice in a microsecond it would have the same one.
+                self.now = self.now + Micros(1);
                 assert_eq!(self.real.server.ask(&["FLUSHALL"]), "OK");
                 self.real.set(self.now);
                 self.simulated.forgets(self.now);

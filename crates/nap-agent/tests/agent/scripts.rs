@@ -150,6 +150,7 @@ fn slots_are_kept_for_an_hour_after_their_end() {
             wanted: 5,
             period,
             capacity: 5,
+            guessed: false,
         }),
         ..batch(seq, &[])
     };

@@ -68,8 +68,10 @@ pub struct LeaseAsk {
     pub wanted: u32,
     /// How long a slot lasts.
     pub period: Micros,
-    /// C, if the slot is new.
+    /// C, if the slot is new, or its C was a guess and this is none.
     pub capacity: u32,
+    /// It is a guess.
+    pub guessed: bool,
 }
 
 /// What became of a ticket at another node than its seller.

@@ -3,6 +3,9 @@
 //! Slot k is `[k w, (k+1) w)` in fleet time. It has C places, and C is frozen when the first lease of it is taken. Place i
 //! starts at `k w + i w/C`. A node that has few places left takes the next ones, from the first that starts late enough; a
 //! place that is passed over is nobody's, as one that is leased and not sold before its time.
+//!
+//! While no node knows how fast its server is, C is a guess. What is left of such a slot is spread anew when somebody knows:
+//! places after those that are leased, as many as there are in as much of a slot of the right C.
 
 use crate::micros::Micros;
 use crate::nap::slots::SLOTS;
@@ -49,6 +52,8 @@ pub struct FleetSlot {
     pub capacity: u32,
     /// No place below it is leased any more.
     pub next: u32,
+    /// C is a guess.
+    pub guessed: bool,
 }
 
 impl FleetSlot {
@@ -58,12 +63,23 @@ impl FleetSlot {
     }
 
     /// A slot from which nothing is leased.
-    pub fn new(number: u64, period: Micros, capacity: u32) -> FleetSlot {
+    pub fn new(number: u64, period: Micros, capacity: u32, guessed: bool) -> FleetSlot {
         FleetSlot {
             number,
             period: period.max(Micros(1)),
             capacity: capacity.max(1),
             next: 0,
+            guessed,
+        }
+    }
+
+    /// C is known by somebody: if it was a guess, what is not leased is spread anew. No place that may be leased begins sooner
+    /// than before.
+    pub fn is_known(&mut self, capacity: u32) {
+        if std::mem::take(&mut self.guessed) {
+            let capacity = capacity.max(1);
+            self.next = spread(self.next, self.capacity, capacity);
+            self.capacity = capacity;
         }
     }
 
@@ -92,10 +108,20 @@ impl FleetSlot {
         })
     }
 
-    /// A node holds a lease of this slot that the store has forgotten: no place is leased twice.
+    /// A node holds a lease of this slot that the store has forgotten: no place is leased twice. C may be another by now.
     pub fn is_held(&mut self, lease: &Lease) {
-        self.next = self.next.max(lease.first.saturating_add(lease.places));
+        if !lease.slot.guessed {
+            self.is_known(lease.slot.capacity);
+        }
+        let end = lease.first.saturating_add(lease.places);
+        self.next = (self.next).max(spread(end, lease.slot.capacity, self.capacity));
     }
+}
+
+/// Of a slot of `to` places, the first that begins no sooner than place `index` of one of `from`.
+fn spread(index: u32, from: u32, to: u32) -> u32 {
+    let places = (u64::from(index) * u64::from(to)).div_ceil(u64::from(from.max(1)));
+    u32::try_from(places).unwrap_or(u32::MAX)
 }
 
 /// Consecutive places of a slot, which one node may sell.
@@ -203,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_lease_begins_with_the_first_place_that_is_late_enough() {
-        let mut slot = FleetSlot::new(7, W, 100);
+        let mut slot = FleetSlot::new(7, W, 100, false);
         let first = slot.lease(Micros::from_secs(70), 10).expect("all are left");
         assert_eq!((first.first, first.places), (0, 10));
         assert_eq!(
@@ -215,6 +241,33 @@ mod tests {
         let rest = slot.lease(Micros::ZERO, 500).expect("some are left");
         assert_eq!((rest.first, rest.places), (61, 39));
         assert_eq!(slot.lease(Micros::ZERO, 1), None);
+    }
+
+    #[test]
+    fn what_is_left_of_a_slot_of_a_guessed_c_is_spread_anew_once() {
+        let mut slot = FleetSlot::new(7, W, 10, true);
+        let early = slot.lease(Micros::ZERO, 3).expect("all are left");
+        slot.is_known(100);
+        assert_eq!((slot.capacity, slot.next, slot.guessed), (100, 30, false));
+        slot.is_known(50);
+        assert_eq!(slot.capacity, 100, "it is frozen");
+        let next = slot.lease(Micros::ZERO, 20).expect("some are left");
+        assert_eq!((next.start(), next.first), (Micros::from_secs(73), 30));
+        assert_eq!(early.period(), Micros::from_secs(3));
+        // The store forgets it, and learns it from the nodes.
+        for held in [[early, next], [next, early]] {
+            let mut slot = FleetSlot {
+                next: 0,
+                ..held[0].slot
+            };
+            held.iter().for_each(|lease| slot.is_held(lease));
+            assert_eq!((slot.capacity, slot.next, slot.guessed), (100, 50, false));
+        }
+        let mut slow = FleetSlot::new(7, W, 100, true);
+        slow.lease(Micros::ZERO, 11).expect("all are left");
+        slow.is_known(7);
+        assert_eq!((slow.capacity, slow.next), (7, 1));
+        assert!(slow.start_of(1) >= Micros(71_100_000));
     }
 
     #[test]
@@ -253,15 +306,21 @@ mod tests {
     }
 
     proptest! {
-        /// However places are leased, and whatever the store forgets: no place twice, none beyond C, none too early.
+        /// However places are leased, and whatever the store forgets, or C turns out to be: no time twice, none beyond C, none
+        /// too early.
         #[test]
         fn leases_never_overlap_nor_exceed_the_slot(
             capacity in 1_u32..5000,
+            known in 1_u32..5000,
+            known_from in 0_usize..60,
             asks in prop::collection::vec((0_u64..12_000_000, 1_u32..600, any::<bool>()), 1..60),
         ) {
-            let mut slot = FleetSlot::new(3, W, capacity);
+            let mut slot = FleetSlot::new(3, W, capacity, true);
             let mut held: Vec<Lease> = Vec::new();
-            for (from, wanted, forgets) in asks {
+            for (nth, (from, wanted, forgets)) in asks.into_iter().enumerate() {
+                if nth >= known_from {
+                    slot.is_known(known);
+                }
                 if forgets {
                     // A fail-over: `next` goes back. Each node says what it holds before anybody leases again.
                     slot.next /= 2;
@@ -270,15 +329,15 @@ mod tests {
                 let from = Micros(30_000_000 + from);
                 if let Some(lease) = slot.lease(from, wanted) {
                     prop_assert!(lease.start() >= from && lease.places <= wanted);
-                    prop_assert!(lease.first + lease.places <= capacity);
-                    let end = |lease: &Lease| lease.first + lease.places;
-                    prop_assert!(held.iter().all(|other| end(other) <= lease.first || end(&lease) <= other.first));
+                    prop_assert!(lease.first + lease.places <= slot.capacity);
+                    let end = |lease: &Lease| lease.start() + lease.period();
+                    prop_assert!(held.iter().all(|other| end(other) <= lease.start() || end(&lease) <= other.start()));
                     held.push(lease);
                 }
             }
-            let places: u32 = held.iter().map(|lease| lease.places).sum();
-            prop_assert!(places <= capacity);
-            let end = slot.start_of(capacity);
+            let slots = held.iter().map(|lease| f64::from(lease.places) / f64::from(lease.slot.capacity));
+            prop_assert!(slots.sum::<f64>() <= 1.0 + 1e-9);
+            let end = slot.start_of(slot.capacity);
             prop_assert_eq!(end, Micros::from_secs(40));
         }
     }

@@ -89,8 +89,10 @@ pub struct GateAgent {
     tells_leases: bool,
     /// and may lack those of others: none is asked for before this.
     leases_from: Micros,
-    /// C of a new slot, by the last exchange.
+    /// C of a new slot, by the last exchange; 0: there was none yet.
     capacity: u32,
+    /// It is a guess: nobody knew then how fast their node is.
+    guesses: bool,
     /// How many places it had, with those of the last lease.
     stocked: u32,
     stock: Stock,
@@ -273,7 +275,9 @@ impl GateAgent {
                 rights: self.rights.max(running_rights),
                 wants: running + waiting,
             },
-            exchanges: self.exchanged + EXCHANGE <= now || (self.capacity == 0 && rate != 0.0),
+            exchanges: self.exchanged + EXCHANGE <= now
+                || self.capacity == 0
+                || (self.guesses && rate != 0.0),
             holds: match self.tells_leases {
                 true => self.leases.values().copied().collect(),
                 false => last.into_iter().collect(),
@@ -319,14 +323,11 @@ impl GateAgent {
 
     /// Whether places are to be leased, and how many.
     fn wanted(&mut self, view: &mut GateView<'_>, sharing: &Sharing) -> Option<LeaseAsk> {
-        let leases = view.leases();
+        let (_, rate, _) = figures(view);
         let stake = &mut *view.abroad.as_mut()?.stake;
-        // How fast it is is not known any more: nobody waits for places.
-        if !leases {
-            stake.starved = 0;
-        }
-        // The others tell first what they hold.
-        if self.capacity == 0 || view.now < self.leases_from {
+        // The others tell first what they hold; and how fast they are, where this node knows it and still has a guess of C.
+        let waits = self.guesses && rate != 0.0;
+        if self.capacity == 0 || waits || view.now < self.leases_from {
             return None;
         }
         let starved = std::mem::take(&mut stake.starved) != 0;
@@ -335,7 +336,11 @@ impl GateAgent {
             from = view.has_room_from(from);
         }
         let in_stock = view.gate.slots.in_stock(from);
-        let outside = view.permits.outside();
+        // Places that are leased by a guess, and sold a moment later, lie far ahead.
+        let outside = match self.guesses {
+            true => 0,
+            false => view.permits.outside(),
+        };
         let open = view.gate.slots.open_count();
         self.stocked = self
             .stock
@@ -352,6 +357,7 @@ impl GateAgent {
             wanted: (self.stocked - left.min(self.stocked)).max(1),
             period: view.gate.terms.slot_period,
             capacity: self.capacity,
+            guessed: self.guesses,
         })
     }
 
@@ -517,6 +523,7 @@ impl GateAgent {
         let nodes = (members.len() as u32).max(1);
         let by_hand = view.tickets_by_hand();
         let (period, margin) = (view.gate.terms.slot_period, view.laws.eta * view.gate.phi());
+        let guess = view.gate.rate(view.permits);
         let Some(abroad) = &mut view.abroad else {
             return;
         };
@@ -526,13 +533,15 @@ impl GateAgent {
         let borne = borne_by_all(borne);
         stake.nodes = nodes;
         stake.share_ppm = in_ppm(share);
-        let rate = rate_of_all(members);
+        // Nobody knows: as on a single server, what is sold is sold by a guess, but in order.
+        let known = rate_of_all(members);
+        self.guesses = known.is_none() && by_hand.is_none();
+        let rate = known.unwrap_or(guess * f64::from(nodes));
         let claimed = members.iter().map(|(_, beat)| beat.claimed_s);
         let claimed = Micros::from_secs_f64(claimed.fold(0.0, f64::max));
-        self.capacity = match (rate, by_hand) {
-            (Some(_), Some(tickets)) => tickets.saturating_mul(nodes),
-            (Some(rate), None) => lease::capacity(period, rate, margin, borne, claimed),
-            (None, _) => 0,
+        self.capacity = match by_hand {
+            Some(tickets) => tickets.saturating_mul(nodes),
+            None => lease::capacity(period, rate, margin, borne, claimed),
         };
         stake.own_most = ((borne * share) as u32).max(1);
         view.gate.borne = stake.own_most;

@@ -308,11 +308,13 @@ impl Store {
         let first = FleetSlot::number_at(ask.from, ask.period) + u64::from(ahead) * 2;
         // Slots whose places are leased are passed over.
         for number in first..first + 10_000 {
-            let slot = self
-                .data
-                .slots
-                .entry(number)
-                .or_insert_with(|| FleetSlot::new(number, ask.period, ask.capacity));
+            let slot =
+                self.data.slots.entry(number).or_insert_with(|| {
+                    FleetSlot::new(number, ask.period, ask.capacity, ask.guessed)
+                });
+            if !ask.guessed {
+                slot.is_known(ask.capacity);
+            }
             let next = slot.next;
             if let Some(mut lease) = slot.lease(ask.from, ask.wanted) {
                 match self.flaw {

@@ -1,7 +1,11 @@
 //! Fleets: holders whom this node has not promised anything may come, too.
 
+use super::guests::nothing;
 use super::*;
+use nap_core::fleet::exchange::{Answer, Cells};
 use nap_core::fleet::guests::{Name, Told};
+use nap_core::fleet::stake::AHEAD;
+use nap_core::room::gate_agent::{GateAgent, Sharing};
 
 /// A gate of a fleet which sells from leases, and has none.
 fn leasing(terms: Terms) -> Story {
@@ -89,11 +93,10 @@ fn a_newcomer_gives_way_to_a_holder_before_one_who_is_late() {
     }
 }
 
-/// Nothing is leased before it is known how fast the server is: nobody waits for that. Then a newcomer does.
+/// As long as it may wait: a gate whose speed nobody knows leases, too.
 #[test]
-fn a_lease_is_waited_for_where_one_can_come() {
-    // Without a law for L there is nothing to be known.
-    for (wait_limit, known) in [(AUTO, false), (fixed(5), true)] {
+fn a_lease_is_waited_for() {
+    for wait_limit in [AUTO, fixed(5)] {
         let mut story = leasing(terms(wait_limit));
         story.runs(1, &[]);
         let mut comes = |visitor, patient| {
@@ -105,12 +108,55 @@ fn a_lease_is_waited_for_where_one_can_come() {
             })
         };
         let verdict = comes(2, true);
-        assert_eq!(matches!(verdict, Verdict::Ask(None)), known, "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Ask(None)), "{verdict:?}");
         let Verdict::Refuse(refusal) = comes(3, false) else {
             panic!("nobody may wait")
         };
         assert!(refusal.ticket.is_some(), "an own place");
     }
+}
+
+#[test]
+fn a_lease_is_asked_for_by_a_guess_only_by_a_node_that_knows_no_better() {
+    let mut story = leasing(Terms {
+        slot_tickets: AUTO,
+        ..terms(AUTO)
+    });
+    let mut agent = GateAgent::default();
+    let sharing = Sharing {
+        leased: true,
+        ..Sharing::default()
+    };
+    // What it asks for when a visitor finds no place, and whether it asks for the others.
+    let mut starves = |story: &mut Story| {
+        story.state.stakes[0].starved = 1;
+        let next = |view: &mut GateView<'_>| agent.next(view, &sharing, 0);
+        let batch = story.state.at_gate(story.now, next).0;
+        let cells = Cells {
+            base: 0,
+            open: [0; AHEAD],
+            begins: [0; AHEAD],
+        };
+        let answer = Answer {
+            members: (batch.exchanges).then(|| (vec![(story.state.node, batch.beat)], cells)),
+            ..nothing(story.now)
+        };
+        let hears = |view: &mut GateView<'_>| agent.hears(view, &answer, &sharing, false);
+        story.state.at_gate(story.now, hears);
+        let asked = batch.lease.map(|ask| (ask.guessed, ask.capacity));
+        (batch.exchanges, asked)
+    };
+    assert_eq!(starves(&mut story), (true, None), "nothing is known");
+    let (exchanges, asked) = starves(&mut story);
+    let (guessed, guess) = asked.expect("it is asked for");
+    assert!(guessed && !exchanges);
+    story.state.at_gate(story.now, learn_the_speed);
+    story.state.at_gate(story.now, |view| view.gate.decided = 1);
+    assert_eq!(starves(&mut story), (true, None), "the others may know");
+    assert_eq!(story.state.stakes[0].starved, 1, "somebody waits");
+    let (exchanges, asked) = starves(&mut story);
+    let (guessed, known) = asked.expect("it is asked for");
+    assert!(!guessed && !exchanges && known != guess, "{guess}, {known}");
 }
 
 #[test]

@@ -15,11 +15,6 @@ impl GateView<'_> {
         stake.is_some_and(|stake| stake.leased != 0)
     }
 
-    /// Is it known how fast the server is? Before that nothing is leased, and nobody waits for it.
-    pub(in crate::room) fn leases(&self) -> bool {
-        self.is_leased() && (self.gate.decided != 0 || !self.gate.is_by_law())
-    }
-
     /// No leased place was good enough for a sale: more are to be leased at once.
     pub(super) fn is_starved(&mut self) {
         if let Some(abroad) = &mut self.abroad
@@ -32,7 +27,7 @@ impl GateView<'_> {
     /// Are places on their way that this access can be sold one of?
     pub(super) fn waits_for_places(&self, arrival: &Arrival<'_>) -> bool {
         let stake = self.abroad.as_ref().map(|abroad| &*abroad.stake);
-        arrival.patient && self.leases() && stake.is_some_and(|stake| stake.starved != 0)
+        arrival.patient && stake.is_some_and(|stake| stake.leased != 0 && stake.starved != 0)
     }
 
     /// Places of the fleet's slots were leased: so many, that begin at `start` and last for `period` together. False: there is

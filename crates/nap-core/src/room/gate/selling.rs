@@ -108,7 +108,7 @@ impl GateView<'_> {
                 Some(booking) => break booking,
                 None if leased => {
                     // More places would not help an address that has its share of each slot.
-                    if self.leases() && flood.is_none() {
+                    if flood.is_none() {
                         self.is_starved();
                         if arrival.patient && sale != Sale::Guard {
                             return None;

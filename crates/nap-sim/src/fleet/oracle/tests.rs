@@ -137,7 +137,7 @@ fn another_access_at_the_same_node_takes_the_place_of_one_that_waits_and_asks_no
 fn places_are_leased_once_and_none_beyond_the_slot() {
     let slot = |next| FleetSlot {
         next,
-        ..FleetSlot::new(4, at(10.0), 100)
+        ..FleetSlot::new(4, at(10.0), 100, false)
     };
     let lease = |first, places| Lease {
         slot: slot(first + places),
