@@ -17,6 +17,7 @@ use super::place::Place;
 use super::starts::{StartTerms, Starts};
 use super::terms::Terms;
 use super::{Room, Tables};
+use crate::fleet::serials::Serials;
 use crate::nap::ticket::name_hash;
 use crate::sqs::page_scheduler::{Pace, PageScheduler};
 
@@ -305,6 +306,10 @@ impl Tables<'_> {
             }
             if let Some(control) = self.controls.get(gate) {
                 control.empty();
+            }
+            if let Some(stake) = self.stakes.get_mut(gate) {
+                // Its positions are another room's.
+                stake.serials = Serials::EMPTY;
             }
         }
         if let Some(page) = self.pages.get_mut(gate) {

@@ -177,6 +177,53 @@ fn a_ticket_that_waited_elsewhere_in_a_child_that_died_is_not_lost_at_home() {
     assert_eq!(story.state.permits().outstanding(), 0);
 }
 
+/// Its access waited there before its time, or its prime window ended meanwhile.
+#[test]
+fn a_ticket_that_waited_elsewhere_is_not_lost_at_home_before_or_after_its_prime_window() {
+    for early in [true, false] {
+        let (mut story, ticket) = recalled();
+        story.now = match early {
+            true => ticket.start - story.state.terms_mut().bound,
+            false => ticket.prime_end,
+        };
+        let (verdict, _) = asks(&mut story, &[ticket], |_| Told::Waits);
+        assert!(
+            matches!(&verdict, Verdict::Refuse(refusal) if refusal.ticket == Some(ticket)),
+            "{verdict:?}"
+        );
+        let (verdict, _) = asks(&mut story, &[ticket], |_| Told::Mine);
+        assert!(
+            matches!(&verdict, Verdict::Wait(seat) if seat.redeemed == Some(ticket)),
+            "{verdict:?}"
+        );
+    }
+}
+
+#[test]
+fn an_agent_that_begins_says_nothing_of_an_own_ticket_that_another_node_has() {
+    for elsewhere in [true, false] {
+        let (mut story, ticket) = recalled();
+        if !elsewhere {
+            asks(&mut story, &[ticket], |_| Told::Used);
+        }
+        let (mut agent, sharing) = (GateAgent::default(), Sharing::default());
+        story.state.at_gate(story.now, |view| agent.begins(view));
+        let next = |view: &mut GateView<'_>| agent.next(view, &sharing, 0);
+        let batch: Batch = story.state.at_gate(story.now, next).0;
+        let of_it = |tale: &&Tale| tale.name == Name::of(&ticket);
+        let told = batch
+            .tales
+            .iter()
+            .filter(of_it)
+            .filter_map(|tale| tale.event);
+        let told = told.filter(|event| *event != Event::Sold);
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            Vec::from_iter((!elsewhere).then_some(Event::Runs))
+        );
+    }
+}
+
 #[test]
 fn a_ticket_that_was_used_elsewhere_is_asked_about_once_and_its_visitor_is_a_newcomer() {
     for told in [Told::Used, Told::Silent] {

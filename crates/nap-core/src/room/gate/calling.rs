@@ -64,9 +64,10 @@ impl GateView<'_> {
         match self.standing(ticket, bind) {
             Standing::Early => Turn::Wait,
             Standing::Prime => Turn::Now,
-            Standing::Waits(_) | Standing::Abroad => Turn::In,
+            Standing::Waits(_) => Turn::In,
+            Standing::Abroad if self.now < ticket.prime_end => Turn::In,
             Standing::Tail | Standing::Unknown => Turn::Late,
-            Standing::Used => Turn::Used,
+            Standing::Used | Standing::Abroad => Turn::Used,
             Standing::Expired => Turn::Over,
             Standing::Elsewhere => Turn::Elsewhere,
         }

@@ -39,8 +39,9 @@ impl GateView<'_> {
             };
         }
         // Whose ticket waits at another node runs here as a newcomer, if at once: it is used there.
-        let live =
-            ticket.filter(|ticket| standing.is_good() && !Self::waits_elsewhere(ticket, arrival));
+        let live = ticket.filter(|ticket| {
+            standing >= Standing::Early && !Self::waits_elsewhere(ticket, arrival)
+        });
         if live.is_none() && !arrival.again {
             self.gate.sale_rate.newcomer();
         }
@@ -94,7 +95,7 @@ impl GateView<'_> {
         match self.mode() {
             Mode::Closed => return true,
             Mode::Tickets if standing < Standing::Tail => return true,
-            _ if standing >= Standing::Abroad => return false,
+            _ if standing >= Standing::Unknown || standing == Standing::Abroad => return false,
             _ => {}
         }
         self.refresh_limit();
@@ -108,7 +109,7 @@ impl GateView<'_> {
     /// An access that got its permit without the lock turns out to carry tickets: redeems the best.
     pub fn redeem_running(&mut self, arrival: &Arrival<'_>) -> Option<Ticket> {
         let (standing, ticket) = self.best_ticket(arrival);
-        let live = ticket.filter(|_| standing.is_good());
+        let live = ticket.filter(|_| standing >= Standing::Early);
         match standing {
             // A second tab beside a waiting one: this one runs, the other keeps its place.
             Standing::Waits(_) => None,

@@ -14,21 +14,14 @@ pub(super) enum Standing {
     Elsewhere,
     Expired,
     Used,
-    Early,
     /// This node sold it, and another one has it: an access runs or ran there, or waits, or has died. The store knows.
     Abroad,
+    Early,
     Unknown,
     Tail,
     Prime,
     /// Its access waits at this place.
     Waits(u32),
-}
-
-impl Standing {
-    /// May an access be let in for its sake, as far as this node knows?
-    pub(super) fn is_good(self) -> bool {
-        self >= Standing::Early && self != Standing::Abroad
-    }
 }
 
 impl GateView<'_> {
@@ -54,7 +47,7 @@ impl GateView<'_> {
         arrival.of_visit.iter().any(|ticket| {
             matches!(
                 self.stands_with(ticket, arrival),
-                Standing::Early | Standing::Abroad | Standing::Prime | Standing::Waits(_)
+                Standing::Early | Standing::Prime | Standing::Waits(_)
             )
         })
     }
@@ -72,7 +65,7 @@ impl GateView<'_> {
     /// access that brings it again takes that place over.
     pub fn until_prime(&self, ticket: &Ticket, bind: u32) -> Option<Micros> {
         match self.standing(ticket, bind) {
-            Standing::Prime | Standing::Abroad => Some(Micros::ZERO),
+            Standing::Prime => Some(Micros::ZERO),
             Standing::Waits(_) if self.now < ticket.prime_end => Some(Micros::ZERO),
             Standing::Early => Some(ticket.start - self.now),
             _ => None,
@@ -123,19 +116,14 @@ impl GateView<'_> {
                 Standing::Unknown
             };
         }
-        let (in_time, over) = self.gate.window_of_ticket(ticket);
+        let (in_time, _) = self.gate.window_of_ticket(ticket);
         match state {
             None => Standing::Expired,
             Some(State::Sold) if self.now < in_time => Standing::Early,
             Some(State::Sold) if self.now < ticket.prime_end => Standing::Prime,
             Some(State::Called) if self.now < ticket.prime_end => Standing::Prime,
             Some(State::Sold | State::Called) => Standing::Tail,
-            Some(State::Used)
-                if (in_time..over).contains(&self.now)
-                    && self.is_elsewhere(ticket.slot, ticket.index) =>
-            {
-                Standing::Abroad
-            }
+            Some(State::Used) if self.is_elsewhere(ticket.slot, ticket.index) => Standing::Abroad,
             Some(State::Waiting | State::Used) => Standing::Used,
         }
     }
