@@ -224,6 +224,37 @@ fn an_agent_that_begins_says_nothing_of_an_own_ticket_that_another_node_has() {
     }
 }
 
+/// Two requests of this node have asked about a ticket, and the store has given it to both. One has used it.
+#[test]
+fn a_ticket_that_another_request_has_used_is_not_given_back() {
+    let (mut story, [ticket, _]) = story(16);
+    let name = Name::of(&ticket);
+    story.state.terms_mut().run_ready = 9;
+    story.state.at_gate(story.now, |view| {
+        view.permits.set_limit(9);
+        view.serve();
+    });
+    let redeemed = [20, 21].map(|visitor| {
+        story.ask(visitor, &[ticket], Parking::Anybody, |view, arrival| {
+            let arrival = Arrival {
+                told: Some((name, Told::Mine)),
+                again: true,
+                ..arrival.clone()
+            };
+            let verdict = view.enter(&arrival);
+            view.note_unused(&verdict, &arrival);
+            assert!(matches!(verdict, Verdict::Run(_)), "{verdict:?}");
+            view.redeemed.is_some()
+        })
+    });
+    assert_eq!(redeemed, [true, false]);
+    let notes = &mut story.state.stakes[0].notes;
+    let told = std::iter::from_fn(|| notes.take());
+    let of_it = told.filter(|note| note.name() == name);
+    let events: Vec<_> = of_it.filter_map(|note| note.event()).collect();
+    assert_eq!(events, [Event::Runs]);
+}
+
 #[test]
 fn a_ticket_that_was_used_elsewhere_is_asked_about_once_and_its_visitor_is_a_newcomer() {
     for told in [Told::Used, Told::Silent] {

@@ -377,10 +377,22 @@ impl GateView<'_> {
         };
         let used = match &self.redeemed {
             Some(ticket) => self.name_of(ticket).is_none_or(|used| used == name),
-            None => matches!(verdict, Verdict::Wait(_)),
+            // It takes a place over; or it comes again, and may use it then.
+            None => matches!(verdict, Verdict::Wait(_) | Verdict::Ask(None)),
         };
-        if !used {
+        if !used && !self.is_in_use(&name) {
             self.tell(&name, Event::Unused, None);
+        }
+    }
+
+    /// Does another access of this node have the ticket? Both may have asked at the same time.
+    fn is_in_use(&self, name: &Name) -> bool {
+        let is_own = name.epoch == self.epoch;
+        let state = self.gate.state(name.slot, name.index);
+        let guests = self.abroad.as_ref().map(|abroad| &abroad.guests);
+        match is_own {
+            true => matches!(state, Some(State::Waiting | State::Used)),
+            false => guests.is_some_and(|guests| guests.find(name).is_some()),
         }
     }
 
