@@ -135,7 +135,7 @@ impl GateAgent {
     }
 
     /// It follows another agent, or notes were lost: the store is told of all tickets that were used here, as far as the
-    /// gate knows. Some may have been used elsewhere, and are found to be then.
+    /// gate knows. Of its own that others have those tell; one that is not remembered to be elsewhere is found to be.
     pub fn begins(&mut self, view: &GateView<'_>) {
         let Some(abroad) = &view.abroad else { return };
         let gate = &*view.gate;
@@ -523,7 +523,7 @@ impl GateAgent {
         let nodes = (members.len() as u32).max(1);
         let by_hand = view.tickets_by_hand();
         let (period, margin) = (view.gate.terms.slot_period, view.laws.eta * view.gate.phi());
-        let guess = view.gate.rate(view.permits);
+        let (guess, rights) = (view.gate.rate(view.permits), view.permits.limit());
         let Some(abroad) = &mut view.abroad else {
             return;
         };
@@ -536,7 +536,11 @@ impl GateAgent {
         // Nobody knows: as on a single server, what is sold is sold by a guess, but in order.
         let known = rate_of_all(members);
         self.guesses = known.is_none() && by_hand.is_none();
-        let rate = known.unwrap_or(guess * f64::from(nodes));
+        let rate = known.unwrap_or(match sharing.limit {
+            // By the rights of all, and not by those that this node happens to have.
+            Some(all) => guess / f64::from(rights) * f64::from(all),
+            None => guess * f64::from(nodes),
+        });
         let claimed = members.iter().map(|(_, beat)| beat.claimed_s);
         let claimed = Micros::from_secs_f64(claimed.fold(0.0, f64::max));
         self.capacity = match by_hand {
