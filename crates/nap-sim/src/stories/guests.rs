@@ -97,9 +97,8 @@ fn a_used_ticket_that_there_is_no_room_to_remember_lets_nobody_in() {
     assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
 }
 
-#[test]
-fn a_ticket_that_waits_elsewhere_is_not_lost_among_newcomers_who_wait() {
-    // No place is sold here.
+/// A gate of a fleet at which three newcomers may wait, and another node's ticket in its prime window. No place is sold here.
+fn waited_at() -> (Story, Ticket) {
     let mut story = Story::new(terms(fixed(3)));
     story.state.node = HERE.node;
     story.runs(1, &[]);
@@ -110,6 +109,12 @@ fn a_ticket_that_waits_elsewhere_is_not_lost_among_newcomers_who_wait() {
         start: story.now,
         ..seller(16).2[0]
     };
+    (story, ticket)
+}
+
+#[test]
+fn a_ticket_that_waits_elsewhere_is_not_lost_among_newcomers_who_wait() {
+    let (mut story, ticket) = waited_at();
     let seats = [10, 11, 12].map(|visitor| match story.enters(visitor, &[]) {
         Verdict::Wait(seat) => seat,
         verdict => panic!("{verdict:?}"),
@@ -275,16 +280,7 @@ fn a_ticket_that_was_used_elsewhere_is_asked_about_once_and_its_visitor_is_a_new
 #[test]
 fn a_holder_is_not_late_because_the_store_was_asked() {
     for told in [Told::Mine, Told::Waits] {
-        let mut story = Story::new(terms(fixed(3)));
-        story.state.node = HERE.node;
-        story.runs(1, &[]);
-        story.joins_a_fleet(16);
-        let ticket = Ticket {
-            node: THERE.node,
-            epoch: 99,
-            start: story.now,
-            ..seller(16).2[0]
-        };
+        let (mut story, ticket) = waited_at();
         let seats = [10, 11, 12].map(|visitor| story.waits(visitor, &[]));
         story.now = ticket.prime_end - Micros(1);
         let enters = |story: &mut Story, told| {
@@ -303,7 +299,7 @@ fn a_holder_is_not_late_because_the_store_was_asked() {
         (story.now, story.waited) = (story.now + Micros(9), Micros(9));
         match (told, enters(&mut story, Some((name, told)))) {
             (Told::Mine, Verdict::Wait(seat)) => assert!(seat.redeemed.is_some()),
-            (_, Verdict::Refuse(refusal)) => assert_eq!(refusal.ticket, Some(ticket)),
+            (Told::Waits, Verdict::Refuse(refusal)) => assert_eq!(refusal.ticket, Some(ticket)),
             (_, verdict) => panic!("{told:?}: {verdict:?}"),
         }
         assert_eq!(story.state.gate().counts.late, 0);
