@@ -137,6 +137,8 @@ impl Crowd {
             )
         });
         let (visitors, seed) = (visitors.to_string(), (round + 1).to_string());
+        let folder = made::directory("bench");
+        let rows = folder.join(format!("{}.csv", label.replace(' ', "-")));
         let options = [
             ["--clients", &visitors],
             ["--posts", self.posts],
@@ -146,10 +148,11 @@ impl Crowd {
             ["--timeout", "300s"],
             ["--stop", "240s"],
             ["--label", &label],
+            ["--csv", rows.to_str().expect("our own folder's name")],
         ];
         let options = [&options.concat()[..], &["--get"], kind.options].concat();
         let report = servers.start().crowd("/board", &options);
-        board::keep(&made::directory("bench"), &label, &report);
+        board::keep(&folder, &label, &report);
         report
     }
 
