@@ -94,6 +94,8 @@ struct Access {
     leases_until: Option<Micros>,
     /// How long it has waited for the store.
     awaited: Micros,
+    /// It was held until the node knew its speed, and is told now.
+    held: bool,
 }
 
 #[derive(Debug)]

@@ -77,6 +77,13 @@ impl Ahead {
         let begins = self.begins.get(self.at(cell)).copied();
         begins.filter(|_| cell >= self.base).unwrap_or(0)
     }
+
+    /// The beginning of the last cell in which a window begins; zero: none does.
+    pub fn last_begins(&self) -> Micros {
+        let last = self.begins.iter().rposition(|begins| *begins != 0);
+        let cell = last.map_or(0, |at| self.base.saturating_add(at as u64));
+        Micros(cell.saturating_mul(CELL.0))
+    }
 }
 
 /// What a gate knows of its fleet. All zero = it is in none. Under the lock.
@@ -100,6 +107,12 @@ pub struct Stake {
     pub rings_after: u32,
     /// 1: it has heard nothing of its fleet yet.
     pub awaits: u32,
+    /// Newcomers from before X was known who are still to be told: each is to have a leased place.
+    pub held: u32,
+    /// So many of them may be told: places are leased for them.
+    pub for_held: u32,
+    /// From then on they are told, whether there are places or not. Inside time.
+    pub held_until: Micros,
     /// When the store was heard last, inside time.
     pub heard: Micros,
     /// p of this node.
@@ -131,6 +144,9 @@ impl Stake {
         starved: 0,
         rings_after: 0,
         awaits: 0,
+        held: 0,
+        for_held: 0,
+        held_until: Micros::ZERO,
         heard: Micros::ZERO,
         homing: Homing::EMPTY,
         all: Ahead::EMPTY,
@@ -154,6 +170,7 @@ impl Stake {
     pub fn leave(&mut self) {
         (self.nodes, self.leased, self.starved) = (0, 0, 0);
         (self.rings_after, self.awaits) = (0, 0);
+        (self.held, self.for_held) = (0, 0);
         self.notes.begin_anew();
     }
 

@@ -100,6 +100,11 @@ pub struct GateAgent {
     pub unopened: u64,
     /// Places sold since that was asked for.
     sold: u32,
+    /// Accesses that were there when it looked last, and may be sold tickets: what is sold to these tells nothing of those to
+    /// come.
+    expected: u32,
+    /// Of those who are held, so many have been asked places for.
+    asked_for: u32,
     /// Rights: Run Ready's limit.
     pub rights: u32,
     /// The most that ran at once, in this second and in the one before.
@@ -127,11 +132,13 @@ impl GateAgent {
         need.asks() != 0
     }
 
-    /// Few places are left to sell, or none was good enough. Where it is not known yet how many there are, that is heard first.
+    /// Few places are left to sell, or none was good enough, or some are held until there are places for them. Where it is not
+    /// known yet how many there are, that is heard first.
     pub fn is_low(&self, stake: &Stake, now: Micros) -> bool {
         // The gate's stock is counted with each message; meanwhile sales tell.
         let few = self.capacity != 0 && self.sold != 0 && self.sold * 2 >= self.stocked;
-        (few || stake.starved != 0) && now >= self.leases_from
+        let held = self.capacity != 0 && stake.held > self.asked_for;
+        (few || held || stake.starved != 0) && now >= self.leases_from
     }
 
     /// It follows another agent, or notes were lost: the store is told of all tickets that were used here, as far as the
@@ -165,6 +172,7 @@ impl GateAgent {
         let Some(abroad) = &mut view.abroad else {
             return;
         };
+        self.asked_for = self.asked_for.min(abroad.stake.held);
         let lost = abroad.stake.notes.lost;
         let before = self.lost.replace(lost);
         let forgot = before.is_some_and(|before| before != lost);
@@ -184,7 +192,10 @@ impl GateAgent {
                 }
                 Event::Sold => {
                     self.sold += 1;
-                    self.stock.sells(1, view.now);
+                    match self.expected {
+                        0 => self.stock.sells(1, view.now),
+                        _ => self.expected -= 1,
+                    }
                     None
                 }
             };
@@ -201,6 +212,8 @@ impl GateAgent {
                 more: matches!(event, Event::Sold | Event::Left),
             });
         }
+        let held = abroad.stake.held;
+        self.expected = self.there(view, held);
         if forgot {
             self.begins(view);
         }
@@ -321,9 +334,23 @@ impl GateAgent {
         self.need.asks()
     }
 
+    /// While the gate has not known its speed for long: how many there are to be told, of those who were `held` and of those who
+    /// stand outside.
+    fn there(&self, view: &GateView<'_>, held: u32) -> u32 {
+        match self.guesses || !view.tells_a_crowd() {
+            true => 0,
+            false => view
+                .beyond_outside()
+                .min(lease::AT_ONCE)
+                .saturating_add(held),
+        }
+    }
+
     /// Whether places are to be leased, and how many.
     fn wanted(&mut self, view: &mut GateView<'_>, sharing: &Sharing) -> Option<LeaseAsk> {
         let (_, rate, _) = figures(view);
+        let held = view.abroad.as_ref()?.stake.held;
+        let there = self.there(view, held);
         let stake = &mut *view.abroad.as_mut()?.stake;
         // The others tell first what they hold; and how fast they are, where this node knows it and still has a guess of C.
         let waits = self.guesses && rate != 0.0;
@@ -331,23 +358,25 @@ impl GateAgent {
             return None;
         }
         let starved = std::mem::take(&mut stake.starved) != 0;
-        let mut from = view.sells_from();
+        let mut from = view.sells_from(there != 0);
         if starved {
             from = view.has_room_from(from);
         }
         let in_stock = view.gate.slots.in_stock(from);
+        let open = view.gate.slots.open_count();
         // Places that are leased by a guess, and sold a moment later, lie far ahead.
-        let outside = match self.guesses {
+        let outside = match self.guesses || there != 0 {
             true => 0,
             false => view.permits.outside(),
         };
-        let open = view.gate.slots.open_count();
-        self.stocked = self
-            .stock
-            .wanted(outside, starved, in_stock, open, view.now);
+        let grows = starved && there == 0;
+        let stock = (self.stock).wanted(outside, grows, in_stock, open, view.now);
+        let stocked = stock.max(u32::from(starved)).saturating_add(there);
+        self.stocked = stocked.min(lease::STOCK_MAX);
+        self.asked_for = held;
         // Places that are left and were not good enough do not count.
         let left = if starved { 0 } else { in_stock };
-        if !Stock::is_low(left, self.stocked) {
+        if !Stock::is_low(left, self.stocked) && held <= left {
             self.sold = self.stocked.saturating_sub(left);
             return None;
         }
@@ -423,6 +452,8 @@ impl GateAgent {
         self.unopened += u64::from(!opened);
         if let Some(abroad) = &mut view.abroad {
             abroad.stake.leased_places += u64::from(lease.places);
+            // There may have been fewer than it asked for.
+            self.asked_for = abroad.stake.for_held;
         }
     }
 
@@ -535,7 +566,11 @@ impl GateAgent {
         stake.share_ppm = in_ppm(share);
         // Nobody knows: as on a single server, what is sold is sold by a guess, but in order.
         let known = rate_of_all(members);
-        self.guesses = known.is_none() && by_hand.is_none();
+        let guessed = std::mem::replace(&mut self.guesses, known.is_none() && by_hand.is_none());
+        if guessed && !self.guesses {
+            // What was sold by a guess was sold to those who were there.
+            self.stock = Stock::default();
+        }
         let rate = known.unwrap_or(match sharing.limit {
             // By the rights of all, and not by those that this node happens to have.
             Some(all) => guess / f64::from(rights) * f64::from(all),

@@ -67,6 +67,7 @@ impl Fleet {
             told: None,
             leases_until: None,
             awaited: Micros::ZERO,
+            held: false,
             request,
         };
         if let Some(visitor) = self.visitors.get_mut(access.request.client as usize)
@@ -321,6 +322,7 @@ impl Fleet {
             return;
         };
         let before = access.at.until;
+        access.held = self.nodes[access.node].state.wake_word(access.at.place) == wake::SHED;
         let (look, wakes) = self.act(&mut access, |at, house, arrival| at.look_up(house, arrival));
         let node = access.node;
         match look {

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub struct Sale {
     /// When they were told,
     pub told: Micros,
+    /// and when they came, if they were held until their node knew its speed; else the same.
+    pub came: Micros,
     /// and from when on it is good.
     pub start: Micros,
     /// Who sold it.
@@ -59,7 +61,8 @@ impl Fleet {
     }
 
     /// How many were sold a leased place that is earlier than another's who was told a second or more before them, though the
-    /// store had not leased it yet when that one was told: it is not of the stock of a lease (FLEET.md, P6).
+    /// store had not leased it yet when that one was told: it is not of the stock of a lease (FLEET.md, P6). Those whom a node
+    /// has held came before: it is not their fault that they were told so late.
     pub fn beyond_stock(&self, until: Micros) -> u64 {
         let mut latest = Micros::ZERO;
         let leased = self.told_before(until).iter();
@@ -72,7 +75,7 @@ impl Fleet {
             })
             .collect();
         let is_beyond = |(sale, leased): &(&Sale, Micros)| {
-            let before = |told: Micros| told + APART <= sale.told && told < *leased;
+            let before = |told: Micros| told + APART <= sale.came && told < *leased;
             let n = latest_by.partition_point(|(told, _)| before(*told));
             n > 0 && latest_by[n - 1].1 > sale.start
         };
@@ -125,6 +128,7 @@ mod tests {
     fn fleet(start: u64, of: [Option<u64>; 2]) -> Fleet {
         let sale = |told, start, leased: Option<u64>| Sale {
             told: Micros::from_secs(told),
+            came: Micros::from_secs(told),
             start: Micros::from_secs(start),
             node: 1,
             leased: leased.map(Micros::from_secs),

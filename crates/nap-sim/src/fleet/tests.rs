@@ -3,6 +3,7 @@ use super::setup::{Balancer, FleetSetup, Returns};
 use crate::server::{Law, Service};
 use crate::setup::{Arrivals, Setup};
 use nap_core::micros::Micros;
+use nap_core::room::children::Workers;
 
 /// A limit of six, pages that sleep for 50 ms, and half as many newcomers again as are served. The balancer of three nodes
 /// likes one best, and another one every ten seconds.
@@ -64,7 +65,7 @@ fn nodes_that_share_a_limit_serve_nearly_what_one_does_wherever_visitors_come() 
 }
 
 /// FLEET.md, P6. Where nodes sold places of their own, far ahead, until they knew how fast they are, one pair in five was wrong.
-/// Those whom a node holds back until it knows are told all at once, and are sold its own places still.
+/// So was it where those whom a node holds until it knows were sold its own places.
 #[test]
 fn a_fleet_that_does_not_know_its_speed_sells_in_order() {
     let mut setup = FleetSetup {
@@ -86,4 +87,48 @@ fn a_fleet_that_does_not_know_its_speed_sells_in_order() {
     assert!(order.pairs > 3_000, "{order:?}");
     assert!(order.wrong * 100 < order.pairs, "{order:?}");
     assert_eq!(fleet.oracle.failure, None);
+}
+
+/// When three nodes, each of which has workers for few, have served all of a crowd that comes at once for one page each; or one
+/// node, alone, a third of it. Pages take a third of a second, `apart` more or less.
+fn served_all(nodes: u8, apart: f64, seed: u64) -> f64 {
+    let mut setup = FleetSetup {
+        seed,
+        workers: Workers {
+            per_pool: 25,
+            reserve: 2,
+            threaded: 1,
+            pools: 6,
+            ..Workers::default()
+        },
+        service: Service {
+            mean_s: 0.3,
+            law: Law::Uniform(apart),
+        },
+        clients: 250 * u32::from(nodes),
+        arrivals: Arrivals::Within(Micros::from_millis(200)),
+        balancer: Balancer::RoundRobin,
+        leased: nodes > 1,
+        one_application: false,
+        shared: None,
+        ..six(nodes)
+    };
+    (setup.terms.run_ready, setup.terms.shared) = (10, 0);
+    setup.terms.bound = Micros::from_secs(4);
+    let mut fleet = Fleet::new(setup);
+    while fleet.step() {}
+    assert_eq!(fleet.oracle.failure, None);
+    assert_eq!(fleet.counts.broken, 0);
+    fleet.elapsed().as_secs_f64()
+}
+
+/// Where those whom nodes had held until they knew how fast they are were sold own places, a fleet took up to an eighth longer.
+#[test]
+fn a_crowd_that_comes_once_is_served_by_a_cold_fleet_as_by_servers_alone() {
+    for apart in [0.0, 0.1] {
+        for seed in 1..=10 {
+            let [alone, fleet] = [1, 3].map(|nodes| served_all(nodes, apart, seed));
+            assert!(alone >= 0.95 * fleet, "{alone} s, {fleet} s: seed {seed}");
+        }
+    }
 }

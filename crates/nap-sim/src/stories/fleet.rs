@@ -6,6 +6,7 @@ use nap_core::fleet::exchange::{Answer, Cells};
 use nap_core::fleet::guests::{Name, Told};
 use nap_core::fleet::stake::AHEAD;
 use nap_core::room::gate_agent::{GateAgent, Sharing};
+use nap_core::room::places::wake;
 
 /// A gate of a fleet which sells from leases, and has none.
 fn leasing(terms: Terms) -> Story {
@@ -157,6 +158,64 @@ fn a_lease_is_asked_for_by_a_guess_only_by_a_node_that_knows_no_better() {
     let (exchanges, asked) = starves(&mut story);
     let (guessed, known) = asked.expect("it is asked for");
     assert!(!guessed && !exchanges && known != guess, "{guess}, {known}");
+}
+
+/// A crowd comes to a gate that does not know its speed. When it does, those who do not fit its bound are told as places are
+/// leased for them; but not much later if there are none, or nobody leases any more.
+#[test]
+fn those_who_were_held_are_told_of_leased_places() {
+    for leases_end in [false, true] {
+        let mut story = leasing(Terms {
+            parked: 60,
+            slot_tickets: AUTO,
+            ..terms(AUTO)
+        });
+        let mut running = story.runs(0, &[]);
+        let seats: Vec<Seat> = (1..=55).map(|n| story.waits(n, &[])).collect();
+        let mut served = 0;
+        let mut departs = |story: &mut Story| {
+            story.pass(90);
+            story.state.stakes[0].heard = story.now;
+            story.leaves(&running);
+            served += 1;
+            running = Leaving {
+                owner: Story::owner(served),
+                granted: story.now,
+                ..running
+            };
+        };
+        let told = |story: &Story| {
+            let is_told = |seat: &&Seat| story.state.wake_word(seat.place) == wake::SHED;
+            seats.iter().filter(is_told).count() as u32
+        };
+        while story.state.stakes[0].held == 0 {
+            departs(&mut story);
+        }
+        let held = story.state.stakes[0].held;
+        assert!(held > 20 && told(&story) == 0, "{held}");
+        // It hears of more places than are told of at a time.
+        for (leased, all) in [(5, 5), (17, 21)] {
+            let from = story.now + Micros::from_secs(9);
+            let opens =
+                |view: &mut GateView<'_>| view.open_leased(from, Micros::from_secs(1), leased);
+            assert!(story.state.at_gate(story.now, opens).0);
+            assert_eq!(told(&story), all);
+        }
+        let until = story.state.stakes[0].held_until;
+        assert!(until < story.now + Micros(story.state.terms_mut().bound.0 / 8));
+        departs(&mut story);
+        assert_eq!(told(&story), 22, "no more places are leased");
+        match leases_end {
+            true => story.state.stakes[0].leased = 0,
+            false => story.now = until,
+        }
+        while told(&story) < held {
+            let before = told(&story);
+            departs(&mut story);
+            assert!(told(&story) > before, "{before} of {held}");
+        }
+        assert_eq!(story.state.stakes[0].held, 0);
+    }
 }
 
 #[test]

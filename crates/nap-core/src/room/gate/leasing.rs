@@ -43,7 +43,57 @@ impl GateView<'_> {
             issue_limit: places,
             ..issue
         };
-        self.gate.slots.open_leased(start, &terms)
+        let opened = self.gate.slots.open_leased(start, &terms);
+        if let Some(abroad) = &mut self.abroad
+            && opened
+            && self.gate.beyond != 0
+        {
+            abroad.stake.for_held = abroad.stake.for_held.saturating_add(places);
+            self.shed();
+        }
+        opened
+    }
+
+    /// X is known now, and so many of those who were held until then are to be told. Where tickets are sold from leases, they
+    /// wait until places are leased for them: of own ones each node would sell the next, whatever the others have sold.
+    pub(super) fn begins_to_tell(&mut self, beyond: u32) {
+        self.note_told(0, beyond);
+        if !self.is_leased() {
+            return;
+        }
+        let in_hand = self.gate.slots.in_stock(self.sells_from(true));
+        let until = self.now + self.told_within();
+        if let Some(abroad) = &mut self.abroad {
+            (abroad.stake.for_held, abroad.stake.held_until) = (in_hand, until);
+            if in_hand < beyond {
+                self.wakes.ring_agent();
+            }
+        }
+    }
+
+    /// Is X known only since a moment ago? Those who were held until then are told, and those who stood outside meanwhile.
+    pub(in crate::room) fn tells_a_crowd(&self) -> bool {
+        let stake = self.abroad.as_ref().map(|abroad| &*abroad.stake);
+        let told_within = self.told_within();
+        stake.is_some_and(|stake| self.now < stake.held_until + told_within + told_within)
+    }
+
+    /// How many of those who were held may be told now.
+    pub(super) fn may_be_told(&self) -> u32 {
+        let stake = self.abroad.as_ref().map(|abroad| &*abroad.stake);
+        match stake.filter(|stake| stake.leased != 0 && self.now < stake.held_until) {
+            Some(stake) => stake.for_held,
+            None => u32::MAX,
+        }
+    }
+
+    /// So many of those who were held are `told`, and so many are `left`.
+    pub(super) fn note_told(&mut self, told: u32, left: u32) {
+        self.gate.beyond = left;
+        if let Some(abroad) = &mut self.abroad {
+            abroad.stake.for_held = abroad.stake.for_held.saturating_sub(told);
+            abroad.stake.held = left;
+        }
     }
 
     /// C of a slot of this node, where it does not follow from what is served: as configured, or the paper's.
@@ -70,8 +120,9 @@ impl GateView<'_> {
         begins.max(self.now + self.predict(queue))
     }
 
-    /// The first start that can be sold: who comes now and can be served before that waits.
-    pub(in crate::room) fn sells_from(&self) -> Micros {
+    /// The first start that can be sold. To others that come later: who can be served before that waits. To accesses that are
+    /// `there`, when those before them have been served, but behind what has been sold.
+    pub(in crate::room) fn sells_from(&self, there: bool) -> Micros {
         let (gate, law) = (&*self.gate, &self.laws.sale);
         let rate = gate.rate(self.permits);
         match self.free_from() {
@@ -79,8 +130,28 @@ impl GateView<'_> {
                 let prime = gate.prime(rate, gate.depth(rate), law);
                 self.first_when_free(free, prime, self.met(0))
             }
-            None => self.now + (gate.terms.bound - gate.lead(rate, law)).max(law.soon),
+            None => {
+                let lead = gate.lead(rate, law);
+                let after = |served: Micros| self.now + (served - lead).max(law.soon);
+                let full = after(gate.terms.bound);
+                let sold = self.sold_until().min(full);
+                match there {
+                    true => after(self.served_now(rate)).max(sold),
+                    false => full,
+                }
+            }
         }
+    }
+
+    /// About the last start that was sold at any node, as far as the claims of all are known.
+    fn sold_until(&self) -> Micros {
+        let (gate, law) = (&*self.gate, &self.laws.sale);
+        let Some(Abroad { stake, .. }) = &self.abroad else {
+            return gate.booked_until;
+        };
+        let rate = gate.rate(self.permits);
+        let prime = gate.prime(rate, gate.depth(rate), law);
+        stake.all.last_begins() + early(prime, gate.terms.bound)
     }
 
     /// The first start from then on for which the ledger has room, as far as the claims of all are known; at the latest where they

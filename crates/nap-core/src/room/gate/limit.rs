@@ -16,6 +16,8 @@ const COLD_LIMIT: u32 = 8;
 /// At each departure at least this many newcomers are told that they are beyond what fits the
 /// bound.
 const SHED_MIN: u32 = 16;
+/// They are told within this part of the bound: one in so many.
+const TOLD_IN: f64 = 16.0;
 /// The last rounds, from which the speed is first known: the first ones pay for what is started.
 const FIRST_ROUNDS: u32 = 3;
 
@@ -85,7 +87,7 @@ impl GateView<'_> {
                 .gate
                 .departures
                 .rounds(self.permits.limit(), FIRST_ROUNDS);
-            self.gate.beyond = self.beyond_the_bound();
+            self.begins_to_tell(self.beyond_the_bound());
             if let Some((departures, span)) = rounds {
                 let more = self.warming(f64::from(departures) / span.as_secs_f64());
                 self.gate.sale_rate.first_known(departures, span, more);
@@ -155,19 +157,27 @@ impl GateView<'_> {
     /// The first rate is known: newcomers beyond what fits the bound are told. The oldest are told
     /// first, as the first to ask gets the earlier ticket; and some at each departure, as those
     /// woken together ask in any order and take the processors. All are told within a sixteenth of
-    /// the bound.
+    /// the bound; in a fleet no more of them, until then, than places are leased for.
     pub(super) fn shed(&mut self) {
         let beyond = self.gate.beyond;
         let departures = self.gate.rate(self.permits) * self.gate.terms.bound.as_secs_f64();
-        let at_once = SHED_MIN.max(whole(f64::from(beyond) * 16.0 / departures));
+        let at_once = SHED_MIN.max(whole(f64::from(beyond) * TOLD_IN / departures));
+        let at_once = at_once.min(self.may_be_told());
         let newest = self.places.newest_newcomers(&self.gate.queue, beyond);
         for &at in newest.iter().take(at_once as usize) {
             self.places.unlink(&mut self.gate.queue, at);
             self.gate.counts.shed += 1;
             self.wake(at, wake::SHED);
         }
-        self.gate.beyond = (newest.len() as u32).saturating_sub(at_once);
+        let newest = newest.len() as u32;
+        let told = at_once.min(newest);
+        self.note_told(told, newest - told);
         self.publish_waiting();
+    }
+
+    /// In which time they are told.
+    pub(super) fn told_within(&self) -> Micros {
+        Micros::from_secs_f64(self.gate.terms.bound.as_secs_f64() / TOLD_IN)
     }
 
     /// The longest response, in seconds, that the deadline guard allows: an access that would wait

@@ -30,6 +30,14 @@ impl GateView<'_> {
             && self.is_beyond(arrival)
     }
 
+    /// How many of those outside will be told to come later.
+    pub(in crate::room) fn beyond_outside(&self) -> u32 {
+        let outside = self.permits.outside();
+        let inside = self.met(0).saturating_sub(self.gate.beyond);
+        let all = inside.saturating_add(outside);
+        outside.min(all.saturating_sub(self.few_enough()))
+    }
+
     /// How many may stand outside, those in the queue included.
     pub(super) fn few_enough(&self) -> u32 {
         let bound_s = self.gate.terms.bound.as_secs_f64();

@@ -56,13 +56,7 @@ impl GateView<'_> {
     /// Sells the next ticket; None when nothing can be promised.
     pub(super) fn sell(&mut self, sale: Sale, arrival: &Arrival<'_>) -> Option<Ticket> {
         self.refresh_limit();
-        // Accesses still to be told that they are beyond what fits will wait no longer.
-        let queue = self.met(0).saturating_sub(self.gate.beyond);
-        // Of those outside, only those that will not be told to come later count.
-        let queue = match self.permits.outside() {
-            0 => queue,
-            outside => queue.max(queue.saturating_add(outside).min(self.few_enough())),
-        };
+        let queue = self.queue_ahead();
         let free = self.free_from();
         let now = self.now;
         let law = self.laws.sale;
@@ -194,6 +188,22 @@ impl GateView<'_> {
             bind: if terms.bind != 0 { arrival.bind() } else { 0 },
             id,
         })
+    }
+
+    /// How many are served before somebody who is sold a ticket now.
+    fn queue_ahead(&self) -> u32 {
+        // Accesses still to be told that they are beyond what fits will wait no longer.
+        let queue = self.met(0).saturating_sub(self.gate.beyond);
+        // Of those outside, only those that will not be told to come later count.
+        match self.permits.outside() {
+            0 => queue,
+            outside => queue.max(queue.saturating_add(outside).min(self.few_enough())),
+        }
+    }
+
+    /// Until when they are, from now on, at so many a second.
+    pub(super) fn served_now(&self, rate: f64) -> Micros {
+        served_after(self.queue_ahead(), rate)
     }
 
     /// Books a place, of those that were `leased` or of this node's own slots.
