@@ -131,7 +131,7 @@ fn what_a_store_has_lost_that_comes_back_older_is_told_again() {
     let [seller, other] = &rooms;
     let mut starts = BTreeSet::new();
     let mut sells = || {
-        let ticket = seller.sells();
+        let ticket = seller.sells_leased();
         // A clock may be moved a little meanwhile; places of a slot are further apart.
         let offset = seller.node.link().offset.load(Relaxed);
         let start = ticket.start.0.strict_add_signed(offset) / 100_000;
