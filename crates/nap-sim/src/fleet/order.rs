@@ -61,8 +61,8 @@ impl Fleet {
     }
 
     /// How many were sold a leased place that is earlier than another's who was told a second or more before them, though the
-    /// store had not leased it yet when that one was told: it is not of the stock of a lease (FLEET.md, P6). Those whom a node
-    /// has held came before: it is not their fault that they were told so late.
+    /// store had not leased it yet when that one was told: it is not of the stock of a lease (FLEET.md, P6). For those whom
+    /// a node has held it counts when they came.
     pub fn beyond_stock(&self, until: Micros) -> u64 {
         let mut latest = Micros::ZERO;
         let leased = self.told_before(until).iter();

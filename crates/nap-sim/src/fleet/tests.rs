@@ -65,7 +65,7 @@ fn nodes_that_share_a_limit_serve_nearly_what_one_does_wherever_visitors_come() 
 }
 
 /// FLEET.md, P6. Where nodes sold places of their own, far ahead, until they knew how fast they are, one pair in five was wrong.
-/// So was it where those whom a node holds until it knows were sold its own places.
+/// Where those whom a node holds until it knows were sold its own places, one in a hundred was.
 #[test]
 fn a_fleet_that_does_not_know_its_speed_sells_in_order() {
     let mut setup = FleetSetup {

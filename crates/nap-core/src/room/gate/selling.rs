@@ -201,7 +201,7 @@ impl GateView<'_> {
         }
     }
 
-    /// Until when they are, from now on, at so many a second.
+    /// How long it takes to serve those, at `rate` accesses a second.
     pub(super) fn served_now(&self, rate: f64) -> Micros {
         served_after(self.queue_ahead(), rate)
     }
