@@ -82,7 +82,7 @@ pub struct Gates {
     said: Vec<usize>,
     /// When gates were looked at last, inside time.
     looked: Micros,
-    /// Somebody has rung since.
+    /// Somebody has rung since, or more is to be said after an answer.
     rung: bool,
     /// It was away, and not all gates have heard it since then.
     pub was_away: bool,
@@ -219,6 +219,8 @@ impl Gates {
                 };
                 if let Some(mut view) = view(tables, *index) {
                     at.agent.hears(&mut view, &told.answer, &sharing, first);
+                    // There may be fewer places than it asked for, or it knows only now how many to ask for.
+                    self.rung |= wants_places(&at.agent, &view, &sharing);
                 }
                 at.begun |= !at.agent.is_urgent();
             }
@@ -436,10 +438,14 @@ fn view<'a>(tables: &'a mut Tables<'_>, index: usize) -> Option<GateView<'a>> {
 
 /// Does it want places or rights before the next beat?
 fn has_a_wish(agent: &GateAgent, view: &GateView<'_>, sharing: &Sharing) -> bool {
-    let stake = view.abroad.as_ref().map(|abroad| &*abroad.stake);
     let (running, waiting) = (view.permits.running(), view.permits.waiting());
-    sharing.leased && stake.is_some_and(|stake| agent.is_low(stake, view.now))
+    wants_places(agent, view, sharing)
         || sharing.limit.is_some() && agent.wants_rights(running, waiting)
+}
+
+fn wants_places(agent: &GateAgent, view: &GateView<'_>, sharing: &Sharing) -> bool {
+    let stake = view.abroad.as_ref().map(|abroad| &*abroad.stake);
+    sharing.leased && stake.is_some_and(|stake| agent.is_low(stake, view.now))
 }
 
 /// Accesses that have come to it.

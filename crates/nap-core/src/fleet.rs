@@ -19,6 +19,7 @@
 //!
 //!   letters   what requests ask the store, and wait for
 //!   guests    holders whose ticket another node sold
+//!   held      newcomers who are to be told of leased places, once the gate knows its speed
 //!   notes     what happened to tickets here, for the agent to tell the store
 //!   serials   which serial the ticket of a place has
 //!   stake     what a gate knows of its fleet
@@ -29,6 +30,7 @@ pub mod address;
 pub mod claims;
 pub mod exchange;
 pub mod guests;
+pub mod held;
 pub mod lease;
 pub mod letters;
 pub mod link;

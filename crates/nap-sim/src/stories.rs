@@ -159,6 +159,17 @@ impl Story {
         self.state.at_gate(self.now, |view| view.leave(leaving));
     }
 
+    /// So much later the access that runs is over, and that of this visitor runs.
+    fn runs_next(&mut self, running: &mut Leaving, ms: u64, visitor: u32) {
+        self.pass(ms);
+        self.leaves(running);
+        *running = Leaving {
+            owner: Story::owner(visitor),
+            granted: self.now,
+            ..*running
+        };
+    }
+
     fn waits(&mut self, visitor: u32, tickets: &[Ticket]) -> Seat {
         let verdict = self.enters(visitor, tickets);
         let Verdict::Wait(seat) = verdict else {

@@ -2,6 +2,7 @@
 
 mod chaos;
 mod debts;
+mod leases;
 mod life;
 mod node;
 mod once;

@@ -3,6 +3,7 @@
 
 use super::claims;
 use super::guests::{Guests, Name};
+use super::held::Held;
 use super::notes::{Event, Notes};
 use super::serials::Serials;
 use super::weights::Homing;
@@ -78,6 +79,12 @@ impl Ahead {
         begins.filter(|_| cell >= self.base).unwrap_or(0)
     }
 
+    /// The end of the last cell.
+    pub fn knows_until(&self) -> Micros {
+        let end = self.base.saturating_add(AHEAD as u64);
+        Micros(end.saturating_mul(CELL.0))
+    }
+
     /// The beginning of the last cell in which a window begins; zero: none does.
     pub fn last_begins(&self) -> Micros {
         let last = self.begins.iter().rposition(|begins| *begins != 0);
@@ -107,12 +114,8 @@ pub struct Stake {
     pub rings_after: u32,
     /// 1: it has heard nothing of its fleet yet.
     pub awaits: u32,
-    /// Newcomers from before X was known who are still to be told: each is to have a leased place.
-    pub held: u32,
-    /// So many of them may be told: places are leased for them.
-    pub for_held: u32,
-    /// From then on they are told, whether there are places or not. Inside time.
-    pub held_until: Micros,
+    /// Those who were held until X was known.
+    pub held: Held,
     /// When the store was heard last, inside time.
     pub heard: Micros,
     /// p of this node.
@@ -144,9 +147,7 @@ impl Stake {
         starved: 0,
         rings_after: 0,
         awaits: 0,
-        held: 0,
-        for_held: 0,
-        held_until: Micros::ZERO,
+        held: Held::NONE,
         heard: Micros::ZERO,
         homing: Homing::EMPTY,
         all: Ahead::EMPTY,
@@ -170,7 +171,7 @@ impl Stake {
     pub fn leave(&mut self) {
         (self.nodes, self.leased, self.starved) = (0, 0, 0);
         (self.rings_after, self.awaits) = (0, 0);
-        (self.held, self.for_held) = (0, 0);
+        self.held = Held::NONE;
         self.notes.begin_anew();
     }
 

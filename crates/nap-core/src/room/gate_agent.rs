@@ -136,9 +136,10 @@ impl GateAgent {
     /// known yet how many there are, that is heard first.
     pub fn is_low(&self, stake: &Stake, now: Micros) -> bool {
         // The gate's stock is counted with each message; meanwhile sales tell.
-        let few = self.capacity != 0 && self.sold != 0 && self.sold * 2 >= self.stocked;
-        let held = self.capacity != 0 && stake.held > self.asked_for;
-        (few || held || stake.starved != 0) && now >= self.leases_from
+        let few = self.sold != 0 && self.sold * 2 >= self.stocked;
+        let held = stake.held.lacks(now) != 0 && stake.held.left > self.asked_for;
+        let low = self.capacity != 0 && (few || held);
+        (low || stake.starved != 0) && now >= self.leases_from
     }
 
     /// It follows another agent, or notes were lost: the store is told of all tickets that were used here, as far as the
@@ -172,7 +173,7 @@ impl GateAgent {
         let Some(abroad) = &mut view.abroad else {
             return;
         };
-        self.asked_for = self.asked_for.min(abroad.stake.held);
+        self.asked_for = self.asked_for.min(abroad.stake.held.left);
         let lost = abroad.stake.notes.lost;
         let before = self.lost.replace(lost);
         let forgot = before.is_some_and(|before| before != lost);
@@ -212,8 +213,8 @@ impl GateAgent {
                 more: matches!(event, Event::Sold | Event::Left),
             });
         }
-        let held = abroad.stake.held;
-        self.expected = self.there(view, held);
+        let held = abroad.stake.held.left;
+        self.expected = self.to_tell(view, held);
         if forgot {
             self.begins(view);
         }
@@ -334,9 +335,9 @@ impl GateAgent {
         self.need.asks()
     }
 
-    /// While the gate has not known its speed for long: how many there are to be told, of those who were `held` and of those who
-    /// stand outside.
-    fn there(&self, view: &GateView<'_>, held: u32) -> u32 {
+    /// While the gate has not known its speed for long: how many there are to be told, those who were `held` and those of whom
+    /// stand outside that do not fit the bound.
+    fn to_tell(&self, view: &GateView<'_>, held: u32) -> u32 {
         match self.guesses || !view.tells_a_crowd() {
             true => 0,
             false => view
@@ -350,7 +351,8 @@ impl GateAgent {
     fn wanted(&mut self, view: &mut GateView<'_>, sharing: &Sharing) -> Option<LeaseAsk> {
         let (_, rate, _) = figures(view);
         let held = view.abroad.as_ref()?.stake.held;
-        let there = self.there(view, held);
+        let to_tell = self.to_tell(view, held.left);
+        self.asked_for = held.left;
         let stake = &mut *view.abroad.as_mut()?.stake;
         // The others tell first what they hold; and how fast they are, where this node knows it and still has a guess of C.
         let waits = self.guesses && rate != 0.0;
@@ -358,32 +360,39 @@ impl GateAgent {
             return None;
         }
         let starved = std::mem::take(&mut stake.starved) != 0;
-        let mut from = view.sells_from(there != 0);
+        let mut from = match to_tell {
+            0 => view.sells_from(),
+            _ => view.sells_first_from(),
+        };
         if starved {
             from = view.has_room_from(from);
         }
         let in_stock = view.gate.slots.in_stock(from);
         let open = view.gate.slots.open_count();
         // Places that are leased by a guess, and sold a moment later, lie far ahead.
-        let outside = match self.guesses || there != 0 {
+        let outside = match self.guesses || to_tell != 0 {
             true => 0,
             false => view.permits.outside(),
         };
-        let grows = starved && there == 0;
+        let grows = starved && to_tell == 0;
         let stock = (self.stock).wanted(outside, grows, in_stock, open, view.now);
-        let stocked = stock.max(u32::from(starved)).saturating_add(there);
+        let stocked = stock.max(u32::from(starved)).saturating_add(to_tell);
         self.stocked = stocked.min(lease::STOCK_MAX);
-        self.asked_for = held;
         // Places that are left and were not good enough do not count.
         let left = if starved { 0 } else { in_stock };
-        if !Stock::is_low(left, self.stocked) && held <= left {
+        let lacks = held.lacks(view.now);
+        if !Stock::is_low(left, self.stocked) && lacks == 0 {
             self.sold = self.stocked.saturating_sub(left);
             return None;
         }
         self.sold = 0;
         Some(LeaseAsk {
             from: sharing.outside(from),
-            wanted: (self.stocked - left.min(self.stocked)).max(1),
+            wanted: self
+                .stocked
+                .saturating_sub(left)
+                .max(lacks)
+                .clamp(1, lease::STOCK_MAX),
             period: view.gate.terms.slot_period,
             capacity: self.capacity,
             guessed: self.guesses,
@@ -452,8 +461,10 @@ impl GateAgent {
         self.unopened += u64::from(!opened);
         if let Some(abroad) = &mut view.abroad {
             abroad.stake.leased_places += u64::from(lease.places);
-            // There may have been fewer than it asked for.
-            self.asked_for = abroad.stake.for_held;
+            // There may have been fewer than it asked for. Where none could be taken more are of no use.
+            if opened {
+                self.asked_for = abroad.stake.held.places;
+            }
         }
     }
 
@@ -571,6 +582,8 @@ impl GateAgent {
             // What was sold by a guess was sold to those who were there.
             self.stock = Stock::default();
         }
+        // Without knowing it no places were asked for.
+        self.asked_for = 0;
         let rate = known.unwrap_or(match sharing.limit {
             // By the rights of all, and not by those that this node happens to have.
             Some(all) => guess / f64::from(rights) * f64::from(all),

@@ -17,6 +17,7 @@ use super::place::Place;
 use super::starts::{StartTerms, Starts};
 use super::terms::Terms;
 use super::{Room, Tables};
+use crate::fleet::held::Held;
 use crate::fleet::serials::Serials;
 use crate::nap::ticket::name_hash;
 use crate::sqs::page_scheduler::{Pace, PageScheduler};
@@ -308,8 +309,8 @@ impl Tables<'_> {
                 control.empty();
             }
             if let Some(stake) = self.stakes.get_mut(gate) {
-                // Its positions are another room's.
-                stake.serials = Serials::EMPTY;
+                // Its positions are another room's, and so are those who were held.
+                (stake.serials, stake.held) = (Serials::EMPTY, Held::NONE);
             }
         }
         if let Some(page) = self.pages.get_mut(gate) {

@@ -61,8 +61,7 @@ impl Fleet {
     }
 
     /// How many were sold a leased place that is earlier than another's who was told a second or more before them, though the
-    /// store had not leased it yet when that one was told: it is not of the stock of a lease (FLEET.md, P6). For those whom
-    /// a node has held it counts when they came.
+    /// store had not leased it yet when that one was told: it is not of the stock of a lease (FLEET.md, P6).
     pub fn beyond_stock(&self, until: Micros) -> u64 {
         let mut latest = Micros::ZERO;
         let leased = self.told_before(until).iter();
@@ -75,7 +74,7 @@ impl Fleet {
             })
             .collect();
         let is_beyond = |(sale, leased): &(&Sale, Micros)| {
-            let before = |told: Micros| told + APART <= sale.came && told < *leased;
+            let before = |told: Micros| told + APART <= sale.told && told < *leased;
             let n = latest_by.partition_point(|(told, _)| before(*told));
             n > 0 && latest_by[n - 1].1 > sale.start
         };

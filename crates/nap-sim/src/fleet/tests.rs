@@ -1,4 +1,5 @@
 use super::Fleet;
+use super::order::Sale;
 use super::setup::{Balancer, FleetSetup, Returns};
 use crate::server::{Law, Service};
 use crate::setup::{Arrivals, Setup};
@@ -119,6 +120,12 @@ fn served_all(nodes: u8, apart: f64, seed: u64) -> f64 {
     while fleet.step() {}
     assert_eq!(fleet.oracle.failure, None);
     assert_eq!(fleet.counts.broken, 0);
+    if nodes > 1 {
+        let is_held = |sale: &&Sale| sale.came != sale.told;
+        let held: Vec<&Sale> = fleet.counts.told.iter().filter(is_held).collect();
+        assert!(held.len() > 100 * usize::from(nodes), "{}", held.len());
+        assert!(held.iter().all(|sale| sale.leased.is_some()), "own places");
+    }
     fleet.elapsed().as_secs_f64()
 }
 

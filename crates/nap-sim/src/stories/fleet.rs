@@ -174,24 +174,18 @@ fn those_who_were_held_are_told_of_leased_places() {
         let seats: Vec<Seat> = (1..=55).map(|n| story.waits(n, &[])).collect();
         let mut served = 0;
         let mut departs = |story: &mut Story| {
-            story.pass(90);
             story.state.stakes[0].heard = story.now;
-            story.leaves(&running);
             served += 1;
-            running = Leaving {
-                owner: Story::owner(served),
-                granted: story.now,
-                ..running
-            };
+            story.runs_next(&mut running, 90, served);
         };
         let told = |story: &Story| {
             let is_told = |seat: &&Seat| story.state.wake_word(seat.place) == wake::SHED;
             seats.iter().filter(is_told).count() as u32
         };
-        while story.state.stakes[0].held == 0 {
+        while story.state.stakes[0].held.left == 0 {
             departs(&mut story);
         }
-        let held = story.state.stakes[0].held;
+        let held = story.state.stakes[0].held.left;
         assert!(held > 20 && told(&story) == 0, "{held}");
         // It hears of more places than are told of at a time.
         for (leased, all) in [(5, 5), (17, 21)] {
@@ -201,8 +195,9 @@ fn those_who_were_held_are_told_of_leased_places() {
             assert!(story.state.at_gate(story.now, opens).0);
             assert_eq!(told(&story), all);
         }
-        let until = story.state.stakes[0].held_until;
-        assert!(until < story.now + Micros(story.state.terms_mut().bound.0 / 8));
+        let until = story.state.stakes[0].held.until;
+        let soon = Micros(story.state.terms_mut().bound.0 / 16);
+        assert_eq!(until, story.now + soon);
         departs(&mut story);
         assert_eq!(told(&story), 22, "no more places are leased");
         match leases_end {
@@ -214,7 +209,7 @@ fn those_who_were_held_are_told_of_leased_places() {
             departs(&mut story);
             assert!(told(&story) > before, "{before} of {held}");
         }
-        assert_eq!(story.state.stakes[0].held, 0);
+        assert_eq!(story.state.stakes[0].held.left, 0);
     }
 }
 

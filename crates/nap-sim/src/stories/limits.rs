@@ -24,13 +24,7 @@ fn who_is_told_that_the_line_is_too_long_keeps_his_ticket() {
         story.now < tickets[1].start - Micros::from_secs(2) && !prime.re_access && !early.re_access
     );
     for visitor in 1..=10 {
-        story.pass(1500);
-        story.leaves(&running);
-        running = Leaving {
-            owner: Story::owner(visitor),
-            granted: story.now,
-            ..running
-        };
+        story.runs_next(&mut running, 1500, visitor);
     }
     story.pass(1500);
     story.leaves(&running);
@@ -63,14 +57,8 @@ fn those_beyond_the_first_limit_are_told_in_the_order_of_coming() {
     };
     let mut served = 0;
     while shed(&story, &seats).is_empty() {
-        story.pass(90);
-        story.leaves(&running);
         served += 1;
-        running = Leaving {
-            owner: Story::owner(served),
-            granted: story.now,
-            ..running
-        };
+        story.runs_next(&mut running, 90, served);
     }
     let first = shed(&story, &seats);
     let from = first[0];

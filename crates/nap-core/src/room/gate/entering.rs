@@ -369,7 +369,7 @@ impl GateView<'_> {
         };
         self.gate.queued_until = self.gate.queued_until.max(deadline);
         if self.gate.beyond != 0 && line == Line::Wait {
-            self.note_told(0, self.gate.beyond.saturating_add(1));
+            self.set_beyond(self.gate.beyond.saturating_add(1), 0);
         }
         let redeemed = self.redeem(ticket, standing, To::Wait, arrival.client_hash);
         self.seat_guest(at, redeemed);

@@ -1,6 +1,7 @@
 //! Leasing: places of the fleet's slots, which this node may sell.
 
 use super::GateView;
+use crate::fleet::held::Held;
 use crate::fleet::stake::{AHEAD, Abroad, OfAll};
 use crate::micros::Micros;
 use crate::nap::ledger::{CELL, cell_from, early, window_of};
@@ -46,26 +47,28 @@ impl GateView<'_> {
         let opened = self.gate.slots.open_leased(start, &terms);
         if let Some(abroad) = &mut self.abroad
             && opened
-            && self.gate.beyond != 0
+            && abroad.stake.held.left != 0
         {
-            abroad.stake.for_held = abroad.stake.for_held.saturating_add(places);
+            abroad.stake.held.are_leased(places);
             self.shed();
         }
         opened
     }
 
-    /// X is known now, and so many of those who were held until then are to be told. Where tickets are sold from leases, they
+    /// X is known now, and those [beyond](Self::set_beyond) what fits are to be told. Where tickets are sold from leases, they
     /// wait until places are leased for them: of own ones each node would sell the next, whatever the others have sold.
-    pub(super) fn begins_to_tell(&mut self, beyond: u32) {
-        self.note_told(0, beyond);
-        if !self.is_leased() {
-            return;
-        }
-        let in_hand = self.gate.slots.in_stock(self.sells_from(true));
-        let until = self.now + self.told_within();
+    pub fn begins_to_tell(&mut self) {
+        let held = match self.is_leased() {
+            true => Held {
+                left: self.gate.beyond,
+                places: self.gate.slots.in_stock(self.sells_first_from()),
+                until: self.now + self.told_within(),
+            },
+            false => Held::NONE,
+        };
         if let Some(abroad) = &mut self.abroad {
-            (abroad.stake.for_held, abroad.stake.held_until) = (in_hand, until);
-            if in_hand < beyond {
+            abroad.stake.held = held;
+            if held.lacks(self.now) != 0 {
                 self.wakes.ring_agent();
             }
         }
@@ -73,26 +76,27 @@ impl GateView<'_> {
 
     /// Is X known only since a moment ago? Those who were held until then are told, and those who stood outside meanwhile.
     pub(in crate::room) fn tells_a_crowd(&self) -> bool {
-        let stake = self.abroad.as_ref().map(|abroad| &*abroad.stake);
+        let until = self.abroad.as_ref().map(|abroad| abroad.stake.held.until);
         let told_within = self.told_within();
-        stake.is_some_and(|stake| self.now < stake.held_until + told_within + told_within)
+        until.is_some_and(|until| {
+            until != Micros::ZERO && self.now < until + told_within + told_within
+        })
     }
 
     /// How many of those who were held may be told now.
     pub(super) fn may_be_told(&self) -> u32 {
         let stake = self.abroad.as_ref().map(|abroad| &*abroad.stake);
-        match stake.filter(|stake| stake.leased != 0 && self.now < stake.held_until) {
-            Some(stake) => stake.for_held,
-            None => u32::MAX,
-        }
+        let leases = stake.filter(|stake| stake.leased != 0);
+        leases.map_or(u32::MAX, |stake| stake.held.may_be_told(self.now))
     }
 
-    /// So many of those who were held are `told`, and so many are `left`.
-    pub(super) fn note_told(&mut self, told: u32, left: u32) {
-        self.gate.beyond = left;
-        if let Some(abroad) = &mut self.abroad {
-            abroad.stake.for_held = abroad.stake.for_held.saturating_sub(told);
-            abroad.stake.held = left;
+    /// So many wait who are beyond what fits the bound, and are to be told. Since it was said last so many were `told`.
+    pub fn set_beyond(&mut self, beyond: u32, told: u32) {
+        self.gate.beyond = beyond;
+        if let Some(abroad) = &mut self.abroad
+            && abroad.stake.held != Held::NONE
+        {
+            abroad.stake.held.are_told(told, beyond);
         }
     }
 
@@ -120,38 +124,54 @@ impl GateView<'_> {
         begins.max(self.now + self.predict(queue))
     }
 
-    /// The first start that can be sold. To others that come later: who can be served before that waits. To accesses that are
-    /// `there`, when those before them have been served, but behind what has been sold.
-    pub(in crate::room) fn sells_from(&self, there: bool) -> Micros {
-        let (gate, law) = (&*self.gate, &self.laws.sale);
-        let rate = gate.rate(self.permits);
+    /// The first start that can be sold to others that come later: who can be served before that waits.
+    pub(in crate::room) fn sells_from(&self) -> Micros {
         match self.free_from() {
-            Some(free) => {
-                let prime = gate.prime(rate, gate.depth(rate), law);
-                self.first_when_free(free, prime, self.met(0))
-            }
+            Some(free) => self.first_of_all(free),
+            None => self.soon_after(self.gate.terms.bound),
+        }
+    }
+
+    /// The first start that can be sold to those who are there, and do not fit the bound: when those before them have been
+    /// served, but behind what has been sold.
+    pub(in crate::room) fn sells_first_from(&self) -> Micros {
+        match self.free_from() {
+            Some(free) => self.first_of_all(free),
             None => {
-                let lead = gate.lead(rate, law);
-                let after = |served: Micros| self.now + (served - lead).max(law.soon);
-                let full = after(gate.terms.bound);
-                let sold = self.sold_until().min(full);
-                match there {
-                    true => after(self.served_now(rate)).max(sold),
-                    false => full,
-                }
+                let sold = self.sold_until();
+                let served = self.served_now(self.gate.rate(self.permits));
+                self.soon_after(served).max(sold.min(self.sells_from()))
             }
         }
     }
 
-    /// About the last start that was sold at any node, as far as the claims of all are known.
+    /// The same in the paper's form; see [`free_from`](Self::free_from).
+    fn first_of_all(&self, free: Micros) -> Micros {
+        let rate = self.gate.rate(self.permits);
+        let prime = (self.gate).prime(rate, self.gate.depth(rate), &self.laws.sale);
+        self.first_when_free(free, prime, self.met(0))
+    }
+
+    /// When a holder is to come whose turn it is in so long.
+    fn soon_after(&self, served: Micros) -> Micros {
+        let law = &self.laws.sale;
+        let lead = self.gate.lead(self.gate.rate(self.permits), law);
+        self.now + (served - lead).max(law.soon)
+    }
+
+    /// About the last start that was sold at any node: as far as the claims of all are known, and of this node's own.
     fn sold_until(&self) -> Micros {
-        let (gate, law) = (&*self.gate, &self.laws.sale);
+        let gate = &*self.gate;
         let Some(Abroad { stake, .. }) = &self.abroad else {
             return gate.booked_until;
         };
         let rate = gate.rate(self.permits);
-        let prime = gate.prime(rate, gate.depth(rate), law);
-        stake.all.last_begins() + early(prime, gate.terms.bound)
+        let prime = gate.prime(rate, gate.depth(rate), &self.laws.sale);
+        let known = stake.all.last_begins() + early(prime, gate.terms.bound);
+        match stake.all.knows_until() < gate.booked_until {
+            true => gate.booked_until,
+            false => known,
+        }
     }
 
     /// The first start from then on for which the ledger has room, as far as the claims of all are known; at the latest where they

@@ -13,10 +13,10 @@ use crate::room::terms::how;
 /// Limit before anything is known, where no worker count says better (docs/dev/algorithms.md 1.2).
 const COLD_LIMIT: u32 = 8;
 
-/// At each departure at least this many newcomers are told that they are beyond what fits the
-/// bound.
+/// At each departure, and with each lease, at least this many newcomers are told that they are
+/// beyond what fits the bound, but no more than there are leased places for.
 const SHED_MIN: u32 = 16;
-/// They are told within this part of the bound: one in so many.
+/// They are told, if accesses depart at X, within this part of the bound: one in so many.
 const TOLD_IN: f64 = 16.0;
 /// The last rounds, from which the speed is first known: the first ones pay for what is started.
 const FIRST_ROUNDS: u32 = 3;
@@ -87,11 +87,12 @@ impl GateView<'_> {
                 .gate
                 .departures
                 .rounds(self.permits.limit(), FIRST_ROUNDS);
-            self.begins_to_tell(self.beyond_the_bound());
+            self.set_beyond(self.beyond_the_bound(), 0);
             if let Some((departures, span)) = rounds {
                 let more = self.warming(f64::from(departures) / span.as_secs_f64());
                 self.gate.sale_rate.first_known(departures, span, more);
             }
+            self.begins_to_tell();
             self.shed();
         }
     }
@@ -171,11 +172,11 @@ impl GateView<'_> {
         }
         let newest = newest.len() as u32;
         let told = at_once.min(newest);
-        self.note_told(told, newest - told);
+        self.set_beyond(newest - told, told);
         self.publish_waiting();
     }
 
-    /// In which time they are told.
+    /// In which time they are told, and for how long those of a fleet wait for leased places.
     pub(super) fn told_within(&self) -> Micros {
         Micros::from_secs_f64(self.gate.terms.bound.as_secs_f64() / TOLD_IN)
     }

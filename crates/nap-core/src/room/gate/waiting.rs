@@ -250,7 +250,7 @@ impl GateView<'_> {
         let waiting = self.gate.queue.len();
         if waiting == 0 && self.permits.outside() == 0 {
             self.gate.queued_until = Micros::ZERO;
-            self.note_told(0, 0);
+            self.set_beyond(0, 0);
             self.gate.departures.end();
             self.gate.sale_rate.idle();
         }
