@@ -7,6 +7,7 @@
  *   BOARD_DIR       directory of the file `posts` and of its `lock`
  *   BOARD_CPU_MS    processor time of one request in ms, its own work included (30)
  *   BOARD_SLEEP_MS  time asleep besides, for experiments that must not be CPU bound (0)
+ *   BOARD_SLEEP_SPREAD  up to so many per cent of that more or less, by chance (0)
  *
  * A number in the file `cpu_ms` of that directory overrides BOARD_CPU_MS, for a board that becomes
  * slower or faster while a crowd is there.
@@ -68,6 +69,16 @@ static void nap_ms(long ms)
     struct timespec left = {ms / 1000, (ms % 1000) * 1000000};
     while (nanosleep(&left, &left) == -1 && errno == EINTR)
         ;
+}
+
+/* Up to `percent` of `ms` more or less; each in between is as likely. */
+static long spread(long ms, long percent)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    srandom((unsigned)now.tv_nsec ^ (unsigned)getpid() << 16);
+    long most = ms * percent / 100;
+    return most > 0 ? ms - most + random() % (2 * most + 1) : ms;
 }
 
 /* The field `text` of the form on stdin, still urlencoded; the whole body is read. */
@@ -146,7 +157,7 @@ int main(void)
     if (post)
         read_text(text, sizeof text);
     burn_until(number_in(speed, number("BOARD_CPU_MS", 30)));
-    nap_ms(number("BOARD_SLEEP_MS", 0));
+    nap_ms(spread(number("BOARD_SLEEP_MS", 0), number("BOARD_SLEEP_SPREAD", 0)));
 
     int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0 || flock(fd, LOCK_EX))

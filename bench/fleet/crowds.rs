@@ -6,7 +6,7 @@
 //!   HAProxy that keeps each visitor on one.
 //!
 //! Pages sleep, so that three nodes do not take each other's processor. `crowd=` is the number of visitors for each
-//! node, `sleep=` how long a page takes, in milliseconds.
+//! node, `sleep=` how long a page takes, in milliseconds, `spread=` how many per cent of that more or less, at most.
 
 use crate::board::{self, LIMIT, figure, median};
 use crate::hosts::Host;
@@ -52,6 +52,7 @@ struct Asked {
     rounds: u32,
     crowd: u32,
     sleep: u32,
+    spread: u32,
 }
 
 /// Prints a row for each crowd whose name has this word, kind of httpd and kind of visitors. False: something does not
@@ -67,6 +68,7 @@ pub fn run(only: &str) -> bool {
         rounds: board::number_option("rounds=", "5"),
         crowd: board::number_option("crowd=", "250"),
         sleep: board::number_option("sleep=", "300"),
+        spread: board::number_option("spread=", "0"),
     };
     let headings = [
         "served/s",
@@ -87,10 +89,11 @@ pub fn run(only: &str) -> bool {
         "nap-load %",
     ];
     println!(
-        "{} visitors a node, pages of {} ms, limit {LIMIT} a node, bound {BOUND}, pairs: {}\n\n\
+        "{} visitors a node, pages of {} ms, {} % more or less, limit {LIMIT} a node, bound {BOUND}, pairs: {}\n\n\
          | crowd | httpd | visitors | {} | verdict |\n|---|---|---|{}---|",
         asked.crowd,
         asked.sleep,
+        asked.spread,
         asked.rounds,
         headings.join(" | "),
         "---:|".repeat(headings.len())
@@ -119,7 +122,10 @@ impl Crowd {
             self.name, host.name, kind.name
         );
         eprintln!("{label}");
-        let work = format!("BOARD_SLEEP_MS {}\nBOARD_CPU_MS 1", asked.sleep);
+        let work = format!(
+            "BOARD_SLEEP_MS {}\nBOARD_SLEEP_SPREAD {}\nBOARD_CPU_MS 1",
+            asked.sleep, asked.spread
+        );
         let (servers, visitors) = match shares {
             true => (Fleet::builder(NODES as usize), NODES * asked.crowd),
             false => (
