@@ -44,6 +44,7 @@ fn a_gate_that_was_leased_too_few_places_for_those_it_holds_asks_for_more_before
     let server = Store::start();
     let room = Room::new("web1", &server.url(), None);
     room.at_gate(|view| {
+        // A sixteenth of it is for places to be leased in.
         let terms = &mut view.gate.terms;
         terms.bound = Micros::from_secs(240);
         terms.slot_tickets = Choice {
@@ -64,6 +65,9 @@ fn a_gate_that_was_leased_too_few_places_for_those_it_holds_asks_for_more_before
     assert_eq!(waiting, 5, "one runs");
     assert_eq!(agent.gates.due(), None);
     room.at_gate(|view| {
+        // However long ago that answer was by now.
+        let abroad = view.abroad.as_mut().expect("it is in a fleet");
+        (abroad.stake.leased, abroad.stake.heard) = (1, view.now);
         view.set_beyond(4, 0);
         view.begins_to_tell();
     });

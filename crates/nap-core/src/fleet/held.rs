@@ -3,7 +3,7 @@
 use crate::micros::Micros;
 
 /// Those who do not fit the bound, and the leased places that they are told of. They are told as places are leased for them,
-/// or, after a moment, without. All zero = nobody is to be told. Under the lock.
+/// or, after a moment, without. All zero = nobody waits for leased places. Under the lock.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Held {

@@ -167,6 +167,11 @@ impl Stake {
         }
     }
 
+    /// Another room begins here: positions are its own, and nobody of it was held.
+    pub fn empty(&mut self) {
+        (self.serials, self.held) = (Serials::EMPTY, Held::NONE);
+    }
+
     /// It is in no fleet any more, or in none yet.
     pub fn leave(&mut self) {
         (self.nodes, self.leased, self.starved) = (0, 0, 0);

@@ -99,7 +99,8 @@ pub struct Gate {
     pub decided: u32,
     /// 1: an access has finished since the limit was last computed.
     pub fresh: u32,
-    /// Newcomers from before X was known who do not fit the bound and are still to be told.
+    /// Newcomers from before X was known who do not fit the bound and are still to be told. Set by
+    /// `set_beyond` alone.
     beyond: u32,
     /// For a page gate: the session gate of its room, one-based, where tickets are sold instead; 0
     /// = there is none.

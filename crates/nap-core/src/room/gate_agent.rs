@@ -103,7 +103,7 @@ pub struct GateAgent {
     /// Accesses that were there when it looked last, and may be sold tickets: what is sold to these tells nothing of those to
     /// come.
     expected: u32,
-    /// Of those who are held, so many have been asked places for.
+    /// Of those who are held, so many have places, or have been asked places for.
     asked_for: u32,
     /// Rights: Run Ready's limit.
     pub rights: u32,
@@ -352,13 +352,13 @@ impl GateAgent {
         let (_, rate, _) = figures(view);
         let held = view.abroad.as_ref()?.stake.held;
         let to_tell = self.to_tell(view, held.left);
-        self.asked_for = held.left;
         let stake = &mut *view.abroad.as_mut()?.stake;
         // The others tell first what they hold; and how fast they are, where this node knows it and still has a guess of C.
         let waits = self.guesses && rate != 0.0;
         if self.capacity == 0 || waits || view.now < self.leases_from {
             return None;
         }
+        self.asked_for = held.left;
         let starved = std::mem::take(&mut stake.starved) != 0;
         let mut from = match to_tell {
             0 => view.sells_from(),
@@ -582,8 +582,6 @@ impl GateAgent {
             // What was sold by a guess was sold to those who were there.
             self.stock = Stock::default();
         }
-        // Without knowing it no places were asked for.
-        self.asked_for = 0;
         let rate = known.unwrap_or(match sharing.limit {
             // By the rights of all, and not by those that this node happens to have.
             Some(all) => guess / f64::from(rights) * f64::from(all),

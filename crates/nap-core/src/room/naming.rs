@@ -17,8 +17,6 @@ use super::place::Place;
 use super::starts::{StartTerms, Starts};
 use super::terms::Terms;
 use super::{Room, Tables};
-use crate::fleet::held::Held;
-use crate::fleet::serials::Serials;
 use crate::nap::ticket::name_hash;
 use crate::sqs::page_scheduler::{Pace, PageScheduler};
 
@@ -309,8 +307,7 @@ impl Tables<'_> {
                 control.empty();
             }
             if let Some(stake) = self.stakes.get_mut(gate) {
-                // Its positions are another room's, and so are those who were held.
-                (stake.serials, stake.held) = (Serials::EMPTY, Held::NONE);
+                stake.empty();
             }
         }
         if let Some(page) = self.pages.get_mut(gate) {
@@ -560,6 +557,8 @@ mod tests {
         assert_eq!(boxes.configure(1, &["a"]), [entered(0, "")]);
         assert_eq!(boxes.configure(2, &["b"]), [entered(1, "")]);
         boxes.gates[0].counts.sold = 9;
+        boxes.stakes = vec![Stake::EMPTY; 2];
+        boxes.stakes[0].held.left = 9;
         boxes.permits[0]
             .passed
             .store(9, std::sync::atomic::Ordering::Relaxed);
@@ -568,6 +567,7 @@ mod tests {
             (boxes.gates[0].counts.sold, boxes.gates[0].room_hash),
             (0, name_hash("c"))
         );
+        assert_eq!(boxes.stakes[0].held.left, 0);
         let passed = &boxes.permits[0].passed;
         assert_eq!(passed.load(std::sync::atomic::Ordering::Relaxed), 0);
         assert_eq!(boxes.permits[0].limit(), 3);

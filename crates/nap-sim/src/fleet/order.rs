@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 pub struct Sale {
     /// When they were told,
     pub told: Micros,
-    /// and when they came, if they were held until their node knew its speed; else the same.
-    pub came: Micros,
     /// and from when on it is good.
     pub start: Micros,
     /// Who sold it.
     pub node: u8,
     /// When the store leased its place; none: it is of a slot of its own.
     pub leased: Option<Micros>,
+    /// They were held until their node knew its speed.
+    pub held: bool,
 }
 
 /// Those told less than this apart have no order.
@@ -127,10 +127,10 @@ mod tests {
     fn fleet(start: u64, of: [Option<u64>; 2]) -> Fleet {
         let sale = |told, start, leased: Option<u64>| Sale {
             told: Micros::from_secs(told),
-            came: Micros::from_secs(told),
             start: Micros::from_secs(start),
             node: 1,
             leased: leased.map(Micros::from_secs),
+            held: false,
         };
         let mut fleet = Fleet::new(random(1, 5));
         fleet.counts.told = vec![sale(1, 15, of[0]), sale(4, start, of[1])];

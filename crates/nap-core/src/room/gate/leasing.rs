@@ -68,9 +68,15 @@ impl GateView<'_> {
         };
         if let Some(abroad) = &mut self.abroad {
             abroad.stake.held = held;
-            if held.lacks(self.now) != 0 {
-                self.wakes.ring_agent();
-            }
+        }
+        self.rings_for_held();
+    }
+
+    /// The agent hears of those who lack a place.
+    pub(super) fn rings_for_held(&mut self) {
+        let held = self.abroad.as_ref().map(|abroad| abroad.stake.held);
+        if held.is_some_and(|held| held.lacks(self.now) != 0) {
+            self.wakes.ring_agent();
         }
     }
 
@@ -127,7 +133,7 @@ impl GateView<'_> {
     /// The first start that can be sold to others that come later: who can be served before that waits.
     pub(in crate::room) fn sells_from(&self) -> Micros {
         match self.free_from() {
-            Some(free) => self.first_of_all(free),
+            Some(free) => self.first_by_paper(free),
             None => self.soon_after(self.gate.terms.bound),
         }
     }
@@ -136,7 +142,7 @@ impl GateView<'_> {
     /// served, but behind what has been sold.
     pub(in crate::room) fn sells_first_from(&self) -> Micros {
         match self.free_from() {
-            Some(free) => self.first_of_all(free),
+            Some(free) => self.first_by_paper(free),
             None => {
                 let sold = self.sold_until();
                 let served = self.served_now(self.gate.rate(self.permits));
@@ -145,8 +151,8 @@ impl GateView<'_> {
         }
     }
 
-    /// The same in the paper's form; see [`free_from`](Self::free_from).
-    fn first_of_all(&self, free: Micros) -> Micros {
+    /// The first start that can be sold in the paper's form; see [`free_from`](Self::free_from).
+    fn first_by_paper(&self, free: Micros) -> Micros {
         let rate = self.gate.rate(self.permits);
         let prime = (self.gate).prime(rate, self.gate.depth(rate), &self.laws.sale);
         self.first_when_free(free, prime, self.met(0))

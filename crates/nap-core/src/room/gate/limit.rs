@@ -14,7 +14,7 @@ use crate::room::terms::how;
 const COLD_LIMIT: u32 = 8;
 
 /// At each departure, and with each lease, at least this many newcomers are told that they are
-/// beyond what fits the bound, but no more than there are leased places for.
+/// beyond what fits the bound. In a fleet they wait for leased places, for a moment.
 const SHED_MIN: u32 = 16;
 /// They are told, if accesses depart at X, within this part of the bound: one in so many.
 const TOLD_IN: f64 = 16.0;
@@ -158,7 +158,8 @@ impl GateView<'_> {
     /// The first rate is known: newcomers beyond what fits the bound are told. The oldest are told
     /// first, as the first to ask gets the earlier ticket; and some at each departure, as those
     /// woken together ask in any order and take the processors. All are told within a sixteenth of
-    /// the bound; in a fleet no more of them, until then, than places are leased for.
+    /// the bound; in a fleet as places are leased for them, and those for whom none are by then in
+    /// as long again.
     pub(super) fn shed(&mut self) {
         let beyond = self.gate.beyond;
         let departures = self.gate.rate(self.permits) * self.gate.terms.bound.as_secs_f64();
