@@ -49,6 +49,36 @@ fn what_few_workers_let_through_is_not_the_speed_of_the_server() {
     assert!((99.0..101.0).contains(&x), "{x}");
 }
 
+/// A quarter of the bound is over, and two rounds of departures have not been seen, which are ten here. Somebody who comes
+/// to the last worker is held, if seven have: all have soon. If fewer have, or it takes as long again by half, they are told.
+#[test]
+fn a_queue_is_held_a_little_longer_where_the_speed_is_nearly_known() {
+    for (seen, held) in [(6, false), (7, true), (9, true)] {
+        let mut story = Story::new(Terms {
+            prime: Micros::ZERO,
+            ..terms(AUTO)
+        });
+        let mut running = story.runs(0, &[]);
+        for visitor in 1..=15 {
+            story.waits(visitor, &[]);
+        }
+        let began = story.now;
+        let comes = |story: &mut Story, ms, visitor| {
+            story.now = began + Micros::from_millis(ms);
+            story.ask(visitor, &[], Parking::Last, |view, arrival| {
+                view.enter(arrival)
+            })
+        };
+        // The first of a cold server does not count.
+        (1..=seen + 1).for_each(|visitor| story.runs_next(&mut running, 90, visitor));
+        for (ms, visitor, waits) in [(999, 20, true), (1001, 21, held), (1501, 22, false)] {
+            let verdict = comes(&mut story, ms, visitor);
+            assert_eq!(matches!(verdict, Verdict::Wait(_)), waits, "{ms}: {seen}");
+            assert_eq!(story.state.gate().decided, 0);
+        }
+    }
+}
+
 /// Some stood outside a minute ago, and nobody has looked since: a visitor who waits now is the first of a
 /// new queue.
 #[test]

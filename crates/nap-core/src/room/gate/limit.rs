@@ -106,9 +106,19 @@ impl GateView<'_> {
             true => 5,
             false => 2,
         };
-        let enough = self.permits.limit().saturating_mul(rounds);
-        let enough = enough.max(10);
-        departures.count() >= enough && departures.throughput().is_some()
+        departures.count() >= self.departures_of(rounds) && departures.throughput().is_some()
+    }
+
+    /// Two thirds of two rounds have been seen, but not all: as fast as that the rest is seen in
+    /// half the time that these took.
+    pub(super) fn is_nearly_known(&self) -> bool {
+        let (seen, enough) = (self.gate.departures.count(), self.departures_of(2));
+        (enough.saturating_mul(2).div_ceil(3)..enough).contains(&seen)
+    }
+
+    /// How many departures are so many rounds: ten at least, of which X can be computed.
+    fn departures_of(&self, rounds: u32) -> u32 {
+        self.permits.limit().saturating_mul(rounds).max(10)
     }
 
     /// What is sold beyond the first X, as a share of it: all who are told now are told by that X.
