@@ -55,6 +55,15 @@ struct Asked {
     spread: u32,
 }
 
+/// So many per cent; 0 where the command line does not say.
+fn percent(name: &str) -> u32 {
+    let given = board::option(name, "0");
+    let percent = given.parse().ok().filter(|n| *n <= 100);
+    percent.unwrap_or_else(|| {
+        board::stop(&format!("{name}{given}: a whole number up to 100 is meant"))
+    })
+}
+
 /// Prints a row for each crowd whose name has this word, kind of httpd and kind of visitors. False: something does not
 /// hold.
 pub fn run(only: &str) -> bool {
@@ -68,7 +77,7 @@ pub fn run(only: &str) -> bool {
         rounds: board::number_option("rounds=", "5"),
         crowd: board::number_option("crowd=", "250"),
         sleep: board::number_option("sleep=", "300"),
-        spread: board::number_option("spread=", "0"),
+        spread: percent("spread="),
     };
     let headings = [
         "served/s",
