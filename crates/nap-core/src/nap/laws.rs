@@ -53,8 +53,10 @@ pub struct SaleLaw {
     pub soon: Micros,
     /// An access that would be served no more than this before the last ticket's start may still wait.
     pub order: Micros,
-    /// While the speed is unknown nobody is told anything for this share of the bound.
+    /// While the speed is unknown nobody is told anything for this share of the bound, ...
     pub hold: f64,
+    /// ... and for this share where too few accesses have finished by then to tell it.
+    pub hold_most: f64,
     /// A cold server becomes faster, but those told first are told by its first speed: this much more
     /// of the first X is sold, at most, ...
     pub warming: f64,
@@ -133,6 +135,7 @@ impl Laws {
             soon: Micros::from_millis(500),
             order: Micros::from_millis(500),
             hold: 0.25,
+            hold_most: 0.5,
             warming: 0.06,
             warming_wait: 0.25,
             window_min: Micros::from_millis(1200),

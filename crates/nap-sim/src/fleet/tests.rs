@@ -91,8 +91,8 @@ fn a_fleet_that_does_not_know_its_speed_sells_in_order() {
 }
 
 /// When three nodes, each of which has workers for few, have served all of a crowd that comes at once for one page each; or one
-/// node, alone, a third of it. Pages take a third of a second, `apart` more or less.
-fn served_all(nodes: u8, apart: f64, seed: u64) -> f64 {
+/// node, alone, a third of it. Pages take `mean_s`, `apart` more or less.
+fn served_all(nodes: u8, mean_s: f64, apart: f64, seed: u64) -> f64 {
     let mut setup = FleetSetup {
         seed,
         workers: Workers {
@@ -103,7 +103,7 @@ fn served_all(nodes: u8, apart: f64, seed: u64) -> f64 {
             ..Workers::default()
         },
         service: Service {
-            mean_s: 0.3,
+            mean_s,
             law: Law::Uniform(apart),
         },
         clients: 250 * u32::from(nodes),
@@ -136,8 +136,22 @@ fn served_all(nodes: u8, apart: f64, seed: u64) -> f64 {
 fn a_crowd_that_comes_once_is_served_by_a_cold_fleet_as_by_servers_alone() {
     for apart in [0.0, 0.1, 0.3] {
         for seed in 1..=10 {
-            let [alone, fleet] = [1, 3].map(|nodes| served_all(nodes, apart, seed));
+            let [alone, fleet] = [1, 3].map(|nodes| served_all(nodes, 0.3, apart, seed));
             assert!(alone >= 0.95 * fleet, "{alone} s, {fleet} s: seed {seed}");
+        }
+    }
+}
+
+/// Pages take from a thirteenth to a third of the bound. A server that told visitors by a guess, as it did not know its speed
+/// after a quarter of the bound, was idle half of the time.
+#[test]
+fn a_cold_server_of_slow_pages_is_not_idle_either() {
+    for mean_s in [0.3, 0.4, 0.5, 0.7, 1.0, 1.4] {
+        for seed in 1..=5 {
+            // They come after two seconds.
+            let took = served_all(1, mean_s, 0.0, seed) - 2.0;
+            let at_best = 250.0 * mean_s / 10.0;
+            assert!(took < 1.06 * at_best, "{mean_s}: {took} s, seed {seed}");
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::limit::TOLD_IN;
 use super::redeeming::To;
 use super::selling::Sale;
 use super::standing::Standing;
@@ -221,18 +222,21 @@ impl GateView<'_> {
             && self.is_held_still()
     }
 
-    /// Is the first queue still this young? Where X is nearly known then, it is held half as long
-    /// again: what is told a moment before is told by a guess, far ahead, and in a fleet keeps the
-    /// places before it from all nodes. Accesses beyond what fits are told in as much time again.
-    pub(super) fn is_held_still(&self) -> bool {
-        // Any bit pattern may be stored there.
-        let times = match self.gate.decided {
-            0 if self.is_nearly_known() => 1.5,
-            0 => 1.0,
-            _ => 2.0,
+    /// Is the first queue still this young? Accesses beyond what fits are told in an eighth of the
+    /// bound more.
+    fn is_held_still(&self) -> bool {
+        let law = &self.laws.sale;
+        let most = match self.gate.decided {
+            0 => law.hold_most,
+            _ => law.hold_most + 2.0 / TOLD_IN,
         };
-        let most = self.gate.terms.bound.0 as f64 * self.laws.sale.hold * times;
-        self.gate.departures.busy_for(self.now) < Micros(most as u64)
+        self.held_for() < most
+    }
+
+    /// How long the first queue has lasted, as a share of the bound.
+    pub(super) fn held_for(&self) -> f64 {
+        let busy_for = self.gate.departures.busy_for(self.now);
+        busy_for.as_secs_f64() / self.gate.terms.bound.as_secs_f64()
     }
 
     pub(super) fn admit_holder(

@@ -2,6 +2,7 @@
 //!
 //! X, S and the line come from finished accesses; workers bound what the law wants.
 
+use super::selling::all_permits_do;
 use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::wait_limit::{Conformal, Facts, LimitSource, WaitLine, WaitSettings};
@@ -17,7 +18,7 @@ const COLD_LIMIT: u32 = 8;
 /// beyond what fits the bound. In a fleet they wait for leased places, for a moment.
 const SHED_MIN: u32 = 16;
 /// They are told, if accesses depart at X, within this part of the bound: one in so many.
-const TOLD_IN: f64 = 16.0;
+pub(super) const TOLD_IN: f64 = 16.0;
 /// The last rounds, from which the speed is first known: the first ones pay for what is started.
 const FIRST_ROUNDS: u32 = 3;
 
@@ -98,27 +99,22 @@ impl GateView<'_> {
     }
 
     /// Have enough departures of one busy period happened to tell X? Five rounds of all that run,
-    /// as accesses that began together leave together; or two, if they take so long that a guess is
-    /// wanted.
-    pub(super) fn speed_is_known(&self) -> bool {
-        let departures = &self.gate.departures;
-        let rounds = match self.is_held_still() {
-            true => 5,
-            false => 2,
+    /// as accesses that began together leave together. Where they take longer than `hold` of the
+    /// bound two are enough, then one; in the end the time that an access takes tells it. Until then
+    /// nobody is told: a ticket that is sold by a guess is behind all who wait, most of whom turn
+    /// out not to fit, and in the time between the server has nothing to do.
+    fn speed_is_known(&self) -> bool {
+        let (departures, law) = (&self.gate.departures, &self.laws.sale);
+        let held_for = self.held_for();
+        let rounds = match held_for {
+            held if held < law.hold => 5,
+            held if held < f64::midpoint(law.hold, law.hold_most) => 2,
+            _ => 1,
         };
-        departures.count() >= self.departures_of(rounds) && departures.throughput().is_some()
-    }
-
-    /// Two thirds of two rounds have been seen, but not all: as fast as that the rest is seen in
-    /// half the time that these took.
-    pub(super) fn is_nearly_known(&self) -> bool {
-        let (seen, enough) = (self.gate.departures.count(), self.departures_of(2));
-        (enough.saturating_mul(2).div_ceil(3)..enough).contains(&seen)
-    }
-
-    /// How many departures are so many rounds: ten at least, of which X can be computed.
-    fn departures_of(&self, rounds: u32) -> u32 {
-        self.permits.limit().saturating_mul(rounds).max(10)
+        // X can be computed of ten.
+        let enough = self.permits.limit().saturating_mul(rounds).max(10);
+        let seen = departures.count() >= enough && departures.throughput().is_some();
+        seen || held_for >= law.hold_most && all_permits_do(self.permits).is_some()
     }
 
     /// What is sold beyond the first X, as a share of it: all who are told now are told by that X.
@@ -131,12 +127,16 @@ impl GateView<'_> {
     }
 
     /// X for L. The first known X rests on few departures, and an access behind too many waits the
-    /// whole bound for nothing: so it is taken a standard error lower.
+    /// whole bound for nothing: so it is taken a standard error lower. Before there are enough it is
+    /// what all permits do.
     fn throughput_surely(&self) -> Option<f64> {
         let departures = &self.gate.departures;
-        let seen = departures.throughput()?;
+        let seen = (departures.throughput()).or_else(|| all_permits_do(self.permits))?;
         match self.gate.decided {
-            0 => Some(seen * (1.0 - 1.0 / f64::from(departures.count().max(2)).sqrt())),
+            0 => {
+                let n = departures.count().max(self.permits.limit()).max(2);
+                Some(seen * (1.0 - 1.0 / f64::from(n).sqrt()))
+            }
             _ => Some(seen),
         }
     }
