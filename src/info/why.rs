@@ -32,8 +32,8 @@ pub(super) fn wait_limit(gate: &GateShot, means: &Means) -> String {
     let Some(limit) = gate.wanted else {
         return format!(
             "wait limit {parked}: how fast the server is will be known once a queue has lasted for \
-             a dozen departures (more with many permits); until then everybody may wait while there \
-             are places, and {allowed}."
+             a dozen departures (more with many permits), or for half of the bound; until then \
+             everybody may wait while there are places, and {allowed}."
         );
     };
     let rule = rule(gate, limit);
@@ -53,6 +53,9 @@ fn rule(gate: &GateShot, limit: u32) -> String {
     let speed = match (gate.throughput, gate.service_mean_s) {
         (Some(x), Some(s)) => {
             format!("the server finishes {x:.1} accesses/s, each in {s:.3} s")
+        }
+        (None, Some(s)) => {
+            format!("few accesses have finished so far, and each takes {s:.3} s")
         }
         _ => "the server's speed is not known".to_owned(),
     };

@@ -328,6 +328,12 @@ impl GateView<'_> {
         let freed = self.permits.free_long(self.now);
         self.gate.counts.long += u64::from(freed);
         self.serve();
+        // Of slow pages nothing may happen for long.
+        if self.gate.beyond != 0 {
+            self.shed();
+        } else if self.is_held_in_vain() {
+            self.refresh_limit();
+        }
         self.look_round();
     }
 

@@ -7,6 +7,7 @@ use nap_core::fleet::guests::{Name, Told};
 use nap_core::fleet::stake::AHEAD;
 use nap_core::room::gate_agent::{GateAgent, Sharing};
 use nap_core::room::places::wake;
+use nap_core::room::wakes::AGENT;
 
 /// A gate of a fleet which sells from leases, and has none.
 fn leasing(terms: Terms) -> Story {
@@ -200,16 +201,22 @@ fn those_who_were_held_are_told_of_leased_places() {
         assert_eq!(until, story.now + soon);
         departs(&mut story);
         assert_eq!(told(&story), 22, "no more places are leased");
+        let newcomer = house::arrival(Story::owner(56), &[]);
+        let (verdict, wakes) = (story.state).at_gate(story.now, |view| view.enter(&newcomer));
+        let rings = wakes.listed().is_some_and(|all| all.contains(&AGENT));
+        assert!(matches!(verdict, Verdict::Wait(_)) && rings, "{verdict:?}");
+        assert_eq!(story.state.stakes[0].held.left, held - 22 + 1);
         match leases_end {
             true => story.state.stakes[0].leased = 0,
             false => story.now = until,
         }
-        while told(&story) < held {
-            let before = told(&story);
+        let left = |story: &Story| story.state.stakes[0].held.left;
+        while left(&story) != 0 {
+            let before = left(&story);
             departs(&mut story);
-            assert!(told(&story) > before, "{before} of {held}");
+            assert!(left(&story) < before, "{before}");
         }
-        assert_eq!(story.state.stakes[0].held.left, 0);
+        assert_eq!(told(&story), held);
     }
 }
 

@@ -233,6 +233,12 @@ impl GateView<'_> {
         self.held_for() < most
     }
 
+    /// Has it been held for as long as it may, and X is not known by departures?
+    pub(super) fn is_held_in_vain(&self) -> bool {
+        let unknown = self.gate.decided == 0 && self.gate.is_by_law();
+        unknown && self.held_for() >= self.laws.sale.hold_most
+    }
+
     /// How long the first queue has lasted, as a share of the bound.
     pub(super) fn held_for(&self) -> f64 {
         let busy_for = self.gate.departures.busy_for(self.now);

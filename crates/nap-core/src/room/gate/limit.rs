@@ -50,7 +50,7 @@ impl GateView<'_> {
             }
             _ if self.gate.decided == 0 && !self.speed_is_known() => {
                 // Nothing is known of the server's speed: every access that finds a place may wait
-                // until the first ten departures tell. The deadline guard keeps the bound.
+                // until it is. The deadline guard keeps the bound.
                 self.gate.limit = parked;
                 self.gate.wanted = parked;
                 return;
@@ -114,7 +114,19 @@ impl GateView<'_> {
         // X can be computed of ten.
         let enough = self.permits.limit().saturating_mul(rounds).max(10);
         let seen = departures.count() >= enough && departures.throughput().is_some();
-        seen || held_for >= law.hold_most && all_permits_do(self.permits).is_some()
+        seen || held_for >= law.hold_most && self.by_residence().is_some()
+    }
+
+    /// X by the time that accesses have taken, where those who wait have seen too few departures.
+    /// None: nobody waits inside, so that fewer may run than could; or more would have left by now
+    /// than have, as accesses took less time before there was a queue.
+    fn by_residence(&self) -> Option<f64> {
+        let departures = &self.gate.departures;
+        let busy_s = departures.busy_for(self.now).as_secs_f64();
+        // A cold server's first round does not count, and as many run now.
+        let most = departures.count().saturating_add(2 * self.permits.limit());
+        let x = all_permits_do(self.permits)?;
+        (!self.gate.queue.is_empty() && x * busy_s <= f64::from(most)).then_some(x)
     }
 
     /// What is sold beyond the first X, as a share of it: all who are told now are told by that X.
@@ -126,18 +138,16 @@ impl GateView<'_> {
         law.warming.min(wait_s / until_s)
     }
 
-    /// X for L. The first known X rests on few departures, and an access behind too many waits the
-    /// whole bound for nothing: so it is taken a standard error lower. Before there are enough it is
-    /// what all permits do.
+    /// X for L. The first known X rests on few departures, or on few that have finished, and an
+    /// access behind too many waits the whole bound for nothing: so it is taken a standard error
+    /// lower.
     fn throughput_surely(&self) -> Option<f64> {
-        let departures = &self.gate.departures;
-        let seen = (departures.throughput()).or_else(|| all_permits_do(self.permits))?;
-        match self.gate.decided {
-            0 => {
-                let n = departures.count().max(self.permits.limit()).max(2);
-                Some(seen * (1.0 - 1.0 / f64::from(n).sqrt()))
-            }
-            _ => Some(seen),
+        let (departures, residence) = (&self.gate.departures, &self.permits.residence);
+        let surely = |x: f64, of: u32| x * (1.0 - 1.0 / f64::from(of.max(2)).sqrt());
+        match (departures.throughput(), self.gate.decided) {
+            (Some(x), 0) => Some(surely(x, departures.count())),
+            (None, 0) => Some(surely(self.by_residence()?, residence.count() as u32)),
+            (seen, _) => seen.or_else(|| all_permits_do(self.permits)),
         }
     }
 
@@ -272,7 +282,8 @@ impl GateView<'_> {
 impl Gate {
     /// Accesses a second that surely leave the queue: X divided by rho; 0 before X is known.
     pub(super) fn drain(&self) -> f64 {
-        match self.throughput() {
+        let by_line = || self.line().map(|line| 1.0 / line.slope);
+        match self.throughput().or_else(by_line) {
             Some(x) if self.kind == SESSION => x,
             Some(x) if self.decided != 0 => x / self.conformal.rho(),
             _ => 0.0,
