@@ -170,6 +170,19 @@ impl Story {
         };
     }
 
+    /// It is the turn of this visitor, who waits there: the access runs from now on.
+    fn has_turn(&mut self, visitor: u32, seat: &Seat) -> Leaving {
+        let owner = Story::owner(visitor);
+        let permit = (self.state).at_gate(self.now, |view| view.granted(seat.place, owner));
+        Leaving {
+            permit: permit.0.expect("the waiter's turn"),
+            owner,
+            entered: self.now,
+            granted: self.now,
+            ..Leaving::default()
+        }
+    }
+
     fn waits(&mut self, visitor: u32, tickets: &[Ticket]) -> Seat {
         let verdict = self.enters(visitor, tickets);
         let Verdict::Wait(seat) = verdict else {

@@ -311,17 +311,7 @@ fn whom_a_cold_server_can_still_serve_is_not_told_to_go() {
         if story.state.gate().decided != 0 {
             break;
         }
-        let owner = Story::owner(visitor);
-        let permit = story
-            .state
-            .at_gate(story.now, |view| view.granted(seat.place, owner));
-        running = Leaving {
-            permit: permit.0.expect("the waiter's turn"),
-            owner,
-            granted: story.now,
-            entered: story.now,
-            ..Leaving::default()
-        };
+        running = story.has_turn(visitor, &seat);
     }
     assert_eq!(story.state.gate().decided, 1);
     let kept = story.state.gate().queue.len();

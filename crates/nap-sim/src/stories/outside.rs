@@ -33,17 +33,7 @@ fn what_few_workers_let_through_is_not_the_speed_of_the_server() {
     for (visitor, seat) in (40..70).zip(seats) {
         story.pass(10);
         leaves(&mut story, &mut running, 0);
-        let owner = Story::owner(visitor);
-        let permit = story
-            .state
-            .at_gate(story.now, |view| view.granted(seat.place, owner));
-        running.push(Leaving {
-            permit: permit.0.expect("the waiter's turn"),
-            owner,
-            entered: story.now,
-            granted: story.now,
-            ..Leaving::default()
-        });
+        running.push(story.has_turn(visitor, &seat));
     }
     let x = story.state.gate().departures.throughput().expect("known");
     assert!((99.0..101.0).contains(&x), "{x}");
@@ -81,15 +71,7 @@ fn nobody_is_told_by_a_guess_while_the_speed_may_soon_be_known() {
         for (visitor, seat) in (11..).zip(seats.iter().take(10 + counted)) {
             story.now = began + Micros::from_millis(from + 10 * u64::from(visitor - 10));
             story.leaves(&running.remove(0));
-            let owner = Story::owner(visitor);
-            let permit = (story.state).at_gate(story.now, |view| view.granted(seat.place, owner));
-            running.push(Leaving {
-                permit: permit.0.expect("the waiter's turn"),
-                owner,
-                entered: story.now,
-                granted: story.now,
-                ..Leaving::default()
-            });
+            running.push(story.has_turn(visitor, seat));
         }
         story.now = began + Micros::from_millis(ms);
         let verdict = story.ask(151, &[], Parking::Last, |view, arrival| view.enter(arrival));
