@@ -95,7 +95,8 @@ impl Slot {
         Micros::from_millis(self.prime_ms.into())
     }
 
-    pub(super) fn is_leased(&self) -> bool {
+    /// Were its places leased, of a fleet's slot?
+    pub fn is_leased(&self) -> bool {
         self.leased == Slot::LEASED
     }
 

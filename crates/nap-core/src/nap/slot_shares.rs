@@ -5,6 +5,9 @@
 //! in later slots; what it is not sold stays on offer to everybody else. One that has asked alone
 //! for a ticket's lifetime is sold any place: there is nobody to keep one for.
 //!
+//! A lease of a fleet's slot has a few places only, and one of them would be a large part. So where places are leased a
+//! prefix has a share of what this server serves in as long a time as a slot lasts ([`Lot`]), whatever it has leased there.
+//!
 //! A set-associative table as in [`super::client_caps`]: the hash of prefix and slot picks a bucket
 //! of eight ways; in a full one the entry with the fewest places is given up, so a prefix may then
 //! get more than its share, which is the harmless side. A place once sold is never sold again, so
@@ -36,6 +39,41 @@ impl Entry {
         match u64::from(self.over) > now.secs_floor() {
             true => self.sold,
             false => 0,
+        }
+    }
+}
+
+/// A lot of places, of which a prefix has a share.
+#[derive(Clone, Copy, Debug)]
+pub struct Lot {
+    /// Tells it from others.
+    number: u64,
+    /// Places; a prefix has one of [`SHARE`].
+    places: u32,
+    /// When it is over.
+    over: Micros,
+}
+
+impl Lot {
+    /// A slot of this server's own.
+    pub fn own(slot: &Slot) -> Lot {
+        Lot {
+            number: slot.seq.into(),
+            places: slot.issue_limit,
+            over: slot.end(),
+        }
+    }
+
+    /// All that is leased of as long a time as a slot lasts (`period`, a microsecond or more), in which this server serves
+    /// `places`: of that in which the leased `slot` begins.
+    pub fn leased(slot: &Slot, period: Micros, places: u32) -> Lot {
+        let period = period.0.max(1);
+        let number = slot.start.0 / period;
+        Lot {
+            // No number of an own slot is as high.
+            number: number | 1 << 63,
+            places,
+            over: Micros((number + 1).saturating_mul(period)),
         }
     }
 }
@@ -92,18 +130,18 @@ impl SlotShares {
         others == 0 || Micros::from_secs(others.into()) + lifetime <= now
     }
 
-    /// Does the prefix's share of the slot have a place left?
-    pub fn has_place(&self, slot: &Slot, prefix: u64, now: Micros) -> bool {
-        let hash = hash_of(slot, prefix);
+    /// Has the prefix a place left of its share?
+    pub fn has_place(&self, lot: Lot, prefix: u64, now: Micros) -> bool {
+        let hash = hash_of(lot, prefix);
         let bucket = &self.buckets[bucket_of(hash, BUCKETS)];
         let entry = bucket.iter().find(|entry| entry.hash == hash);
         let sold = entry.map_or(0, |entry| entry.sold_at(now));
-        sold < slot.issue_limit.div_ceil(SHARE)
+        sold < lot.places.div_ceil(SHARE)
     }
 
-    /// A place of the slot was sold to the prefix.
-    pub fn sold(&mut self, slot: &Slot, prefix: u64, now: Micros) {
-        let hash = hash_of(slot, prefix);
+    /// A place was sold to the prefix.
+    pub fn sold(&mut self, lot: Lot, prefix: u64, now: Micros) {
+        let hash = hash_of(lot, prefix);
         let bucket = &mut self.buckets[bucket_of(hash, BUCKETS)];
         let own_or_fewest = |entry: &&mut Entry| (entry.hash != hash, entry.sold_at(now));
         let Some(entry) = bucket.iter_mut().min_by_key(own_or_fewest) else {
@@ -116,7 +154,7 @@ impl SlotShares {
             };
         }
         entry.sold = entry.sold_at(now).saturating_add(1);
-        entry.over = u32::try_from(slot.end().secs_ceil()).unwrap_or(u32::MAX);
+        entry.over = u32::try_from(lot.over.secs_ceil()).unwrap_or(u32::MAX);
     }
 }
 
@@ -124,9 +162,9 @@ fn seconds(time: Micros) -> u32 {
     u32::try_from(time.secs_floor()).unwrap_or(u32::MAX)
 }
 
-/// One number for a prefix in a slot.
-fn hash_of(slot: &Slot, prefix: u64) -> u64 {
-    prefix ^ u64::from(slot.seq).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// One number for a prefix and what it has a share of.
+fn hash_of(lot: Lot, prefix: u64) -> u64 {
+    prefix ^ lot.number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[cfg(test)]
@@ -153,9 +191,13 @@ mod tests {
 
     /// How many places of a slot the prefix is sold when it asks at `now`.
     fn buy(shares: &mut SlotShares, slot: &Slot, prefix: u64, now: Micros) -> u32 {
+        buy_of(shares, Lot::own(slot), prefix, now)
+    }
+
+    fn buy_of(shares: &mut SlotShares, lot: Lot, prefix: u64, now: Micros) -> u32 {
         let mut sold = 0;
-        while shares.has_place(slot, prefix, now) && sold < 10_000 {
-            shares.sold(slot, prefix, now);
+        while shares.has_place(lot, prefix, now) && sold < 10_000 {
+            shares.sold(lot, prefix, now);
             sold += 1;
         }
         sold
@@ -172,6 +214,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Leases of five places each; this server serves 120 in ten seconds.
+    #[test]
+    fn of_leased_places_it_is_sold_a_fiftieth_of_what_is_served_meanwhile() {
+        let mut shares = shares();
+        let lease = |start| Slot {
+            start: at(start),
+            period: at(1),
+            issue_limit: 5,
+            ..Slot::default()
+        };
+        let part = |start| Lot::leased(&lease(start), at(10), 120);
+        let sold: Vec<u32> = [10, 11, 19, 20, 25, 30]
+            .into_iter()
+            .map(|start| buy_of(&mut shares, part(start), NET, at(1)))
+            .collect();
+        assert_eq!(sold, [3, 0, 0, 3, 0, 3]);
+        assert_eq!(buy_of(&mut shares, part(19), NET + 1, at(1)), 3);
+        // An own slot of the same number is another matter.
+        assert_eq!(buy(&mut shares, &slot(1, 50), NET, at(1)), 1);
     }
 
     #[test]
@@ -212,8 +275,8 @@ mod tests {
         let mut shares = shares();
         let (first, second) = (slot(1, 50), slot(1 + BUCKETS as u32, 50));
         buy(&mut shares, &first, NET, at(1));
-        assert!(!shares.has_place(&first, NET, at(19)));
-        assert!(shares.has_place(&first, NET, at(20)));
+        assert!(!shares.has_place(Lot::own(&first), NET, at(19)));
+        assert!(shares.has_place(Lot::own(&first), NET, at(20)));
         assert_eq!(buy(&mut shares, &second, NET, at(20)), 1);
     }
 
@@ -223,9 +286,9 @@ mod tests {
         let slot = slot(1, 5000);
         let prefix = |n: u64| n * BUCKETS as u64;
         for n in 1..=8 {
-            (0..10 * n).for_each(|_| shares.sold(&slot, prefix(n), at(1)));
+            (0..10 * n).for_each(|_| shares.sold(Lot::own(&slot), prefix(n), at(1)));
         }
-        shares.sold(&slot, prefix(9), at(1));
+        shares.sold(Lot::own(&slot), prefix(9), at(1));
         let left: Vec<_> = (1..=9)
             .map(|n| buy(&mut shares, &slot, prefix(n), at(1)))
             .collect();
@@ -237,7 +300,7 @@ mod tests {
     fn any_bit_pattern_is_survived() {
         for word in [u32::MAX, 1 << 31, 7] {
             let wild = Entry {
-                hash: hash_of(&slot(1, 10), NET),
+                hash: hash_of(Lot::own(&slot(1, 10)), NET),
                 over: word,
                 sold: word,
             };
@@ -248,8 +311,10 @@ mod tests {
                 buckets: Row([[wild; WAYS]; BUCKETS]),
             });
             let _ = shares.alone(Prefix::Net, LIFETIME, at(1));
-            shares.sold(&slot(1, 10), NET, Micros::MAX);
-            shares.sold(&slot(u32::MAX, u32::MAX), NET, at(1));
+            shares.sold(Lot::own(&slot(1, 10)), NET, Micros::MAX);
+            shares.sold(Lot::own(&slot(u32::MAX, u32::MAX)), NET, at(1));
+            let leased = Lot::leased(&slot(u32::MAX, u32::MAX), Micros::ZERO, u32::MAX);
+            shares.sold(leased, NET, at(1));
             shares.asked([NET; 2], at(2));
             for of in [Prefix::Address, Prefix::Net] {
                 assert!(shares.alone(of, LIFETIME, at(400)), "{word}: for good");

@@ -102,6 +102,34 @@ fn a_flood_that_never_comes_back_is_sold_a_few_of_each_slot_and_the_rest_is_ever
     );
 }
 
+/// A lease has five places, and fifty of them begin in ten seconds.
+#[test]
+fn a_flood_is_sold_no_more_of_a_fleets_places_as_they_come_in_small_leases() {
+    let mut story = flooded();
+    story.joins_a_fleet(4);
+    (story.state.stakes[0].leased, story.state.stakes[0].heard) = (1, story.now);
+    let secs = Micros::from_secs;
+    let begins = secs((story.now.secs_ceil() / 10 + 30) * 10);
+    for nth in 0..100 {
+        let start = begins + Micros::from_millis(200 * nth);
+        let opened = story.state.at_gate(story.now, |view| {
+            view.open_leased(start, Micros::from_millis(200), 5)
+        });
+        assert!(opened.0, "there is room");
+    }
+    let mut sold = |visitor| {
+        story.state.stakes[0].heard = story.now;
+        let start = story.ticket(visitor).start;
+        (start >= begins).then(|| (start - begins).secs_floor() / 10)
+    };
+    assert_eq!(sold(2), Some(0), "from a lease");
+    let flood: Vec<_> = (0..12).map(|_| sold(1000)).collect();
+    let all = |of: Option<u64>| flood.iter().filter(|one| **one == of).count();
+    assert_eq!([all(Some(0)), all(Some(1))], [5, 5], "{flood:?}");
+    let others: Vec<_> = (3..40).map(sold).collect();
+    assert_eq!(others, [Some(0); 37], "others are none the later");
+}
+
 #[test]
 fn a_number_of_tickets_a_client_that_is_set_is_all_that_counts() {
     let mut story = Story::new(Terms {

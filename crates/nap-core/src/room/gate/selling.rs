@@ -9,7 +9,7 @@ use crate::micros::Micros;
 use crate::nap::laws::{LateLaw, Laws, SaleLaw};
 use crate::nap::ledger::{claimed, prime_borne, sellable, window_of};
 use crate::nap::slot::Slot;
-use crate::nap::slot_shares::Prefix;
+use crate::nap::slot_shares::{Lot, Prefix};
 use crate::nap::slots::{self, Booking, SlotTerms};
 use crate::nap::ticket::{Ticket, ticket_id};
 use crate::nap::ticket_states::State;
@@ -129,7 +129,8 @@ impl GateView<'_> {
         gate.states.set(booking.position, State::Sold);
         let bound = gate.bound_of(booking.seq);
         if let Some((slot, hash)) = gate.slots.slot(booking.seq).zip(flood) {
-            gate.slot_shares.sold(slot, hash, now);
+            let lot = lot_of(slot, terms.slot_period, &issue);
+            gate.slot_shares.sold(lot, hash, now);
         }
         // A buyer with their full share of the nearer slots is behind others that come later, too.
         if sale == Sale::Newcomer && !booking.skipped {
@@ -223,6 +224,10 @@ impl GateView<'_> {
             (Sale::Newcomer, _) => sellable(depth),
             (Sale::Rebooked | Sale::Guard, _) => depth,
         };
+        let (ledger, slots, shares) = (&gate.ledger, &mut gate.slots, &gate.slot_shares);
+        let (period, own) = (gate.terms.slot_period, issue);
+        let has_place = |hash, slot: &Slot| shares.has_place(lot_of(slot, period, own), hash, now);
+        let mut open = |slot: &Slot| wish.flood.is_none_or(|hash| has_place(hash, slot));
         let of_fleet;
         let issue = match abroad {
             None => issue,
@@ -231,9 +236,6 @@ impl GateView<'_> {
                 &of_fleet
             }
         };
-        let (ledger, slots, shares) = (&gate.ledger, &mut gate.slots, &gate.slot_shares);
-        let has_place = |hash, slot: &Slot| shares.has_place(slot, hash, now);
-        let mut open = |slot: &Slot| wish.flood.is_none_or(|hash| has_place(hash, slot));
         let mut may = |slot: &Slot, start: Micros| {
             // A slot keeps the windows it was opened with, however long the bound is by now.
             let (from, to) = window_of(start, start + slot.prime(), slot.bound());
@@ -292,6 +294,17 @@ impl GateView<'_> {
 pub(super) fn all_permits_do(permits: &Permits) -> Option<f64> {
     let mean_s = permits.residence.mean_s()?;
     Some(f64::from(permits.limit()) / mean_s.max(1e-6))
+}
+
+/// What a flood has a share of in this slot. Slots last for `period`, if they are not short ones; `issue`: of this node's own.
+fn lot_of(slot: &Slot, period: Micros, issue: &SlotTerms) -> Lot {
+    match slot.is_leased() {
+        false => Lot::own(slot),
+        true => {
+            let slots = period.as_secs_f64() / issue.period.as_secs_f64().max(1e-6);
+            Lot::leased(slot, period, whole(f64::from(issue.capacity) * slots))
+        }
+    }
 }
 
 fn served_after(queue: u32, rate: f64) -> Micros {
