@@ -259,12 +259,12 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
         let (keys, starts) = (keys.all(), here.a.has(flag::STARTS));
         let asks = Asks { keys, starts };
         arrival.patient = here.setup.node.is_some();
-        let leases = match arrival.patient {
-            true => here.process.segment.leases(),
+        let news = match arrival.patient {
+            true => here.process.segment.news(),
             false => 0,
         };
         let mut awaited = Awaited {
-            leases,
+            news,
             ..Awaited::default()
         };
         loop {
@@ -280,10 +280,10 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
 /// one. Once each.
 #[derive(Default)]
 struct Awaited {
-    /// More leases than there were before it entered,
-    leases: u32,
+    /// More news than there was before it entered: of leases, or of what its client holds elsewhere,
+    news: u32,
     /// until then at most: no longer than it asks, if it has asked.
-    lease_until: Option<Micros>,
+    news_until: Option<Micros>,
     /// Until when it asks, about however many tickets.
     asks_until: Option<Micros>,
 }
@@ -299,13 +299,13 @@ impl Awaited {
                 arrival.told = Some((name, told));
             }
             None => {
-                self.lease_until = self.lease_until.or(self.asks_until);
-                arrival.patient = wait_for_lease(here, self.leases, &mut self.lease_until);
+                self.news_until = self.news_until.or(self.asks_until);
+                arrival.patient = wait_for_news(here, self.news, &mut self.news_until);
             }
         }
         arrival.again = true;
         arrival.waited = arrival.waited + (here.process.segment.now() - since);
-        self.leases = here.process.segment.leases();
+        self.news = here.process.segment.news();
     }
 }
 
@@ -323,9 +323,9 @@ fn ask_store(here: &Here<'_>, name: &Name, asks_until: &mut Option<Micros>) -> T
     segment.ask_store(name, child, Duration::from_micros(left.0))
 }
 
-/// Waits until there are more places to sell than were leased before. False: none come in time.
-fn wait_for_lease(here: &Here<'_>, leases: u32, lease_until: &mut Option<Micros>) -> bool {
-    (here.process.segment).wait_for_lease(leases, until(here, lease_until))
+/// Waits until the store has told more than it had before. False: it does not in time.
+fn wait_for_news(here: &Here<'_>, news: u32, news_until: &mut Option<Micros>) -> bool {
+    (here.process.segment).wait_for_news(news, until(here, news_until))
 }
 
 unsafe extern "C" fn wait(

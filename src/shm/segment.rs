@@ -348,33 +348,33 @@ impl Segment {
         told
     }
 
-    /// Leases that have been taken so far.
-    pub fn leases(&self) -> u32 {
-        self.link().map_or(0, |link| link.leases.load(SeqCst))
+    /// How often the store has told what requests may wait for.
+    pub fn news(&self) -> u32 {
+        self.link().map_or(0, |link| link.news.load(SeqCst))
     }
 
-    /// Sleeps until there are more leases than `seen`. False: there were none by `until`, or none will come.
-    pub fn wait_for_lease(&self, seen: u32, until: Micros) -> bool {
+    /// Sleeps until there is more news than `seen`. False: there was none by `until`, or none will come.
+    pub fn wait_for_news(&self, seen: u32, until: Micros) -> bool {
         let Some(link) = self.link() else {
             return false;
         };
         loop {
             let now = self.now();
-            if self.leases() != seen {
+            if self.news() != seen {
                 return true;
             }
             if now >= until || !link.is_to_be_asked(now) {
                 return false;
             }
-            futex::wait(&link.leases, seen, Duration::from_micros((until - now).0));
+            futex::wait(&link.news, seen, Duration::from_micros((until - now).0));
         }
     }
 
-    /// The agent has leased places.
-    pub fn places_are_leased(&self) {
+    /// The store has told the agent what requests may wait for.
+    pub fn there_is_news(&self) {
         if let Some(link) = self.link() {
-            link.leases.fetch_add(1, SeqCst);
-            futex::wake(&link.leases);
+            link.news.fetch_add(1, SeqCst);
+            futex::wake(&link.news);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The agent of a fleet's store as httpd starts it, without a store: what it is told, what it inherits, and when it
 //! is started again. A small program stands in for nap-agent.
 
+mod caps;
 mod changes;
 mod clocks;
 mod crowd;

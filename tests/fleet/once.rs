@@ -30,7 +30,7 @@ NapUse site
 ";
 
 /// Notes with which ticket it is run.
-const APP: &str = "#!/bin/sh
+pub const APP: &str = "#!/bin/sh
 printf '%s\\n' \"$HTTP_NAP_TICKET\" >>\"$BOARD_DIR/runs\"
 printf 'Content-Type: text/plain\\r\\n\\r\\nserved\\n'
 ";

@@ -14,6 +14,7 @@ use nap_core::fleet::trouble::Trouble;
 use nap_core::micros::Micros;
 
 use crate::breaker::Breaker;
+use crate::caps::Caps;
 use crate::card::{Beat, Card};
 use crate::clock::Clock;
 use crate::commands::Commands;
@@ -58,6 +59,7 @@ pub struct Agent {
     fleet: Fleet,
     gates: Gates,
     debts: Debts,
+    caps: Caps,
     orders: Orders,
     log: Log,
     card: Card,
@@ -122,6 +124,7 @@ impl Agent {
         Some(Agent {
             gates: Gates::new(&brief),
             debts: Debts::new(&segment, &brief.fleet),
+            caps: Caps::new(&brief.fleet),
             segment,
             link,
             pause: Micros::from_millis(brief.pause.into()),
@@ -327,6 +330,8 @@ impl Agent {
         if !joins {
             self.gates.says(&self.segment, &there, beats, &mut commands);
             self.debts.says(now, there.node, &mut commands);
+            let offset = self.link.offset.load(Relaxed);
+            (self.caps).says(&self.segment, there.node, offset, &mut commands);
             self.orders.says(self.link, beats, &mut commands);
         }
         if commands.is_empty() {
@@ -342,6 +347,7 @@ impl Agent {
         if !joins {
             self.gates.hears(&self.segment, &there, &mut answers)?;
             self.debts.hears(got, &mut answers)?;
+            self.caps.hears(&self.segment, &mut answers)?;
             self.orders.hears(&self.segment, &mut answers)?;
         }
         self.link.answered(got, got - sent);

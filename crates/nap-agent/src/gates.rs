@@ -226,7 +226,7 @@ impl Gates {
             }
         });
         if leased {
-            segment.places_are_leased();
+            segment.there_is_news();
         }
         Ok(())
     }

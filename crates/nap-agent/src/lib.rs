@@ -10,6 +10,7 @@
 //!   store      finding the store, being let in; beats and cards
 //!   line, tls  the connection: one exchange within one time limit; under TLS
 //!   debts      what clients have come to owe here, and owe in the fleet
+//!   caps       how many tickets a client holds of this node, and of the others
 //!   orders     what administrators order for all nodes
 //!   polls      which part of polled events comes to this node
 //!   gates      the gates' part in it, and letters of requests
@@ -27,6 +28,7 @@
 
 pub mod agent;
 pub mod breaker;
+pub mod caps;
 pub mod card;
 pub mod clock;
 pub mod commands;

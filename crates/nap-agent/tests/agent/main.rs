@@ -1,5 +1,6 @@
 //! The agent with a real store.
 
+mod caps;
 mod chaos;
 mod debts;
 mod leases;

@@ -121,8 +121,9 @@ pub struct Link {
     pub epoch: AtomicU64,
     /// Rung by children when there is something for the agent to do at once; it sleeps on this.
     pub bell: AtomicU32,
-    /// Leases that have been taken; who waits for one sleeps on this.
-    pub leases: AtomicU32,
+    /// How often the store has told what requests may wait for: places that were leased, and what clients hold of the other
+    /// nodes. They sleep on this.
+    pub news: AtomicU32,
     _pad: u32,
     /// Letters in a row that had no answer in time.
     unanswered: AtomicU32,

@@ -11,6 +11,7 @@
 
 use super::bucket_of;
 use super::ends::Ends;
+use crate::fleet::holdings::Holdings;
 use crate::micros::Micros;
 
 /// Buyers remembered.
@@ -88,6 +89,8 @@ pub struct ClientCaps {
     buckets: [[Entry; WAYS]; BUCKETS],
     /// A ring, each at its ticket's number.
     buyers: [Buyer; BUYERS],
+    /// Tickets of the other nodes; never touched where there is no fleet.
+    pub holdings: Holdings,
 }
 
 impl ClientCaps {
@@ -95,6 +98,7 @@ impl ClientCaps {
     pub const EMPTY: ClientCaps = ClientCaps {
         buckets: [[Entry::EMPTY; WAYS]; BUCKETS],
         buyers: [Buyer::EMPTY; BUYERS],
+        holdings: Holdings::EMPTY,
     };
 
     /// Ticket `serial`, whose window is over at `due`, good until `end`, was sold to the client
@@ -115,8 +119,8 @@ impl ClientCaps {
     }
 
     /// Ticket `serial`, good until `end`, is used up, whatever client came with it. If its buyer has
-    /// been forgotten, `by`, the prefixes of the client that comes, count as the buyer's.
-    pub fn used(&mut self, serial: u32, end: Micros, by: [u64; 2]) {
+    /// been forgotten, `by`, the prefixes of the client that comes, count as the buyer's. The buyer's prefixes.
+    pub fn used(&mut self, serial: u32, end: Micros, by: [u64; 2]) -> [u64; 2] {
         let (hashes, due) = self.buyer(serial).unwrap_or((by, Micros::ZERO));
         for hash in hashes {
             let bucket = &mut self.buckets[bucket_of(hash, BUCKETS)];
@@ -126,25 +130,31 @@ impl ClientCaps {
                 entry.came = entry.came.saturating_add(1);
             }
         }
+        hashes
     }
 
-    /// It is good again: its holder left before the access ran.
-    pub fn returned(&mut self, serial: u32, end: Micros, now: Micros) {
-        let Some((hashes, due)) = self.buyer(serial) else {
-            return;
-        };
+    /// It is good again: its holder left before the access ran. The buyer's prefixes, if they are known.
+    pub fn returned(&mut self, serial: u32, end: Micros, now: Micros) -> Option<[u64; 2]> {
+        let (hashes, due) = self.buyer(serial)?;
         for hash in hashes {
             if let Some(entry) = self.count(hash, end, now) {
                 entry.due.add(due, now);
                 entry.came = entry.came.saturating_sub(1);
             }
         }
+        Some(hashes)
     }
 
     /// How many live tickets a client holds, as far as is known.
     pub fn live(&self, hash: u64, now: Micros) -> u32 {
         self.entry(hash)
             .map_or(0, |entry| entry.tickets.live_at(now))
+    }
+
+    /// The same, by when they end: each end, inside time, and how many do then.
+    pub fn ends(&self, hash: u64, now: Micros) -> impl Iterator<Item = (Micros, u32)> + '_ {
+        let entry = self.entry(hash).into_iter();
+        entry.flat_map(move |entry| entry.tickets.ends(now))
     }
 
     /// Does nobody come back with a client's tickets? `least` of them have lapsed, and more than were used.
@@ -249,7 +259,9 @@ mod tests {
         assert!(!lapses(&caps, 12), "8 of 20 did not");
         caps.returned(12, END, at(12));
         assert!(!lapses(&caps, 12));
-        (13..=20).for_each(|serial| caps.used(serial, END, NOBODY));
+        for serial in 13..=20 {
+            caps.used(serial, END, NOBODY);
+        }
         (0..50).for_each(|n| caps.sold(100 + n, [7, WIDE], at(40), END, at(30)));
         assert!(!lapses(&caps, 39) && lapses(&caps, 40));
         assert!(!caps.lapses(8, 1, at(40)), "nobody has heard of it");

@@ -32,10 +32,16 @@ impl Ends {
 
     /// How many have not ended.
     pub fn live_at(&self, now: Micros) -> u32 {
-        (0_u64..)
-            .zip(self.live)
-            .filter(|&(nth, _)| self.over(nth) > now.secs_floor())
-            .fold(0, |sum, (_, live)| sum.saturating_add(live))
+        let live = self.ends(now).map(|(_, live)| live);
+        live.fold(0, u32::saturating_add)
+    }
+
+    /// When they end, and how many do then.
+    pub fn ends(&self, now: Micros) -> impl Iterator<Item = (Micros, u32)> + '_ {
+        let all = (0_u64..).zip(self.live);
+        let ends = all.map(|(nth, live)| (self.over(nth), live));
+        let left = ends.filter(move |&(over, live)| live != 0 && over > now.secs_floor());
+        left.map(|(over, live)| (Micros::from_secs(over), live))
     }
 
     /// One more ticket is live, until `end`.

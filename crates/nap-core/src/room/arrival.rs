@@ -34,7 +34,7 @@ pub struct Arrival<'a> {
     /// What the store has said of a ticket that it brings, where it was asked.
     pub told: Option<(Name, Told)>,
     /// It may wait for the store a moment, where no place is leased that it can be sold. Else it is sold one of this
-    /// node's own.
+    /// node's own. The same where its client seems to hold too many tickets of other nodes. Else it is sold none.
     pub patient: bool,
     /// It has entered before, and has waited for the store.
     pub again: bool,

@@ -20,6 +20,7 @@
 
 mod abroad;
 mod calling;
+mod capping;
 mod entering;
 mod leasing;
 mod limit;

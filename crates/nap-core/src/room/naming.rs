@@ -401,7 +401,7 @@ impl Tables<'_> {
     fn forget(&mut self, gate: u32) {
         let clients = &mut *self.clients;
         self.history.forget_gate(gate, self.now, |record| {
-            clients.used(record.serial, record.end, [0; 2])
+            clients.used(record.serial, record.end, [0; 2]);
         });
     }
 }

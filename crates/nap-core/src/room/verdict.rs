@@ -16,7 +16,8 @@ pub enum Verdict {
     /// Next Wait.
     Refuse(Box<Refusal>),
     /// In a fleet: the store is to be waited for, and then it enters [again](super::arrival::Arrival::again). Some: for this
-    /// access its ticket decides, and the store says whether it is still good. None: places to sell are on their way.
+    /// access its ticket decides, and the store says whether it is still good. None: places to sell are on their way, or how
+    /// many tickets of other nodes its client holds.
     Ask(Option<Name>),
 }
 

@@ -212,8 +212,9 @@ impl GateView<'_> {
         gate.slots.settle(slot, slots::Fate::Redeemed);
         self.set_elsewhere(position, true);
         if let Some((serial, end)) = self.sale_at(slot, index, position) {
-            self.clients.used(serial, end, [0; 2]);
+            let buyer = self.clients.used(serial, end, [0; 2]);
             self.history.settle(serial, Fate::Redeemed, self.now);
+            self.note_held(Some(buyer));
         }
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(1));
@@ -263,8 +264,9 @@ impl GateView<'_> {
         }
         gate.slots.unsettle(slot, slots::Fate::Redeemed);
         if let Some((serial, end)) = self.sale_at(slot, index, position) {
-            self.clients.returned(serial, end, self.now);
+            let buyer = self.clients.returned(serial, end, self.now);
             self.history.settle(serial, Fate::Sold, Micros::ZERO);
+            self.note_held(buyer);
         }
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));

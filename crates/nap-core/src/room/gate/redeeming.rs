@@ -65,7 +65,7 @@ impl GateView<'_> {
         }
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(1));
-        self.clients.used(ticket.serial, ticket.end, by);
+        let buyer = self.clients.used(ticket.serial, ticket.end, by);
         let fate = match standing {
             Standing::Prime if before_time => Fate::Called,
             Standing::Prime => Fate::Redeemed,
@@ -86,6 +86,7 @@ impl GateView<'_> {
         };
         gate.slots.settle(ticket.slot, settled);
         self.history.settle(ticket.serial, fate, self.now);
+        self.note_held(Some(buyer));
         if let Some(recent) = self.recent {
             recent.redeemed.count(self.now);
         }
@@ -125,9 +126,10 @@ impl GateView<'_> {
             (slots::Fate::Late, &mut gate.counts.late)
         };
         *count = count.saturating_sub(1);
-        self.clients.returned(entry.serial, entry.end, self.now);
+        let buyer = self.clients.returned(entry.serial, entry.end, self.now);
         gate.slots.unsettle(entry.slot, fate);
         self.history.settle(entry.serial, Fate::Sold, Micros::ZERO);
+        self.note_held(buyer);
         true
     }
 

@@ -1,13 +1,13 @@
 //! Refusing: with a new ticket, with the visitor's own again, or plainly with none.
 
 use super::GateView;
+use super::capping::Capped;
 use super::redeeming::To;
 use super::selling::Sale;
 use super::standing::Standing;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::room::arrival::Arrival;
-use crate::room::terms::how;
 use crate::room::verdict::{Reason, Refusal, Verdict};
 
 impl GateView<'_> {
@@ -23,15 +23,13 @@ impl GateView<'_> {
         if !arrival.part.buys() || self.visit_has_ticket(arrival) {
             return self.refuse(Reason::NotSold, None, self.spread(arrival));
         }
-        let cap = self.cap();
-        let wide = cap.saturating_mul(8);
-        let [narrow, wider] = arrival.client_hash;
         if !arrival.again {
             self.gate.slot_shares.asked(arrival.client_hash, self.now);
         }
-        if self.clients.live(narrow, self.now) >= cap || self.clients.live(wider, self.now) >= wide
-        {
-            return self.refuse(Reason::Cap, None, self.spread(arrival));
+        match self.capped(arrival) {
+            Capped::No => {}
+            Capped::Asks => return Verdict::Ask(None),
+            Capped::Yes => return self.refuse(Reason::Cap, None, self.spread(arrival)),
         }
         match self.sell(Sale::Newcomer, arrival) {
             Some(ticket) => self.refuse_with(reason, Some(ticket), arrival),
@@ -121,13 +119,5 @@ impl GateView<'_> {
         let poll = self.permits.calls.asks.event.poll(self.now);
         let longer = poll.map_or(Micros::ZERO, |poll| poll.wait - self.gate.terms.poll);
         self.spread(arrival) + longer
-    }
-
-    pub(super) fn cap(&self) -> u32 {
-        let cap = self.gate.terms.per_client;
-        match cap.how {
-            how::FIXED => cap.n,
-            _ => u32::MAX,
-        }
     }
 }

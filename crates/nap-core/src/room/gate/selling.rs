@@ -146,6 +146,7 @@ impl GateView<'_> {
         self.note_sold(&booking, serial, (from, to));
         self.clients
             .sold(serial, arrival.client_hash, prime_end, end, now);
+        self.note_held(Some(arrival.client_hash));
         let id = ticket_id(
             &arrival.secret,
             now,
