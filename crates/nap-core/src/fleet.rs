@@ -19,7 +19,6 @@
 //!
 //!   letters   what requests ask the store, and wait for
 //!   guests    holders whose ticket another node sold
-//!   holdings  how many tickets of the other nodes a client holds
 //!   held      newcomers who are to be told of leased places, once the gate knows its speed
 //!   notes     what happened to tickets here, for the agent to tell the store
 //!   serials   which serial the ticket of a place has
@@ -32,7 +31,6 @@ pub mod claims;
 pub mod exchange;
 pub mod guests;
 pub mod held;
-pub mod holdings;
 pub mod lease;
 pub mod letters;
 pub mod link;

@@ -11,7 +11,7 @@
 
 use super::bucket_of;
 use super::ends::Ends;
-use crate::fleet::holdings::Holdings;
+use super::holdings::Holdings;
 use crate::micros::Micros;
 
 /// Buyers remembered.

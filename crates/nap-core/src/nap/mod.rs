@@ -22,6 +22,7 @@
 //! | [`ticket`] | what a ticket says, its signature, its id | 5.2 | 2.7 |
 //! | [`cookie`] | cookies of one name | | 2.7 |
 //! | [`client_caps`] | live tickets by client, against hoarding | | 2.7 |
+//! | [`holdings`] | the same at the other nodes of a fleet | | 2.7 |
 //! | [`sale_rate`] | how many tickets a second may be sold | | 2.9 |
 //! | [`storm`] | how many come between two departures, and where a storm of them begins | | 2.9 |
 //! | [`busy_spans`] | when somebody waited of late, and for which part of a residence | | 2.9 |
@@ -36,6 +37,7 @@ pub mod departures;
 pub mod early_call;
 pub mod ends;
 pub mod holder_waits;
+pub mod holdings;
 pub mod laws;
 pub mod ledger;
 #[cfg(test)]

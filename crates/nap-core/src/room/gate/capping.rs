@@ -2,7 +2,7 @@
 //! nodes of a fleet together.
 
 use super::GateView;
-use crate::fleet::holdings::Holdings;
+use crate::nap::holdings::Holdings;
 use crate::room::arrival::Arrival;
 use crate::room::terms::how;
 

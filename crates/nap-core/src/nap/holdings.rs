@@ -8,8 +8,8 @@
 //! A set-associative table: the client's hash, which is the same at all nodes, picks a bucket of eight ways. In a full one
 //! the entry that was heard of first is given up: its client may then hold more than its share, which is the harmless side.
 
+use super::bucket_of;
 use crate::micros::Micros;
-use crate::nap::bucket_of;
 
 const BUCKETS: usize = 512;
 const WAYS: usize = 8;
