@@ -360,10 +360,14 @@ impl Segment {
         };
         loop {
             let now = self.now();
+            // There may be news all the time.
+            if now >= until {
+                return false;
+            }
             if self.news() != seen {
                 return true;
             }
-            if now >= until || !link.is_to_be_asked(now) {
+            if !link.is_to_be_asked(now) {
                 return false;
             }
             futex::wait(&link.news, seen, Duration::from_micros((until - now).0));

@@ -269,10 +269,8 @@ impl Agent {
         }
         let now = self.segment.now();
         self.link.agent_seen.store(now.0, Relaxed);
-        let due = self
-            .gates
-            .due()
-            .map_or(self.times.beat, |due| due.min(self.times.beat));
+        let dues = self.gates.due().into_iter().chain(self.caps.due());
+        let due = dues.fold(self.times.beat, Micros::min);
         match done {
             Ok(true) => now,
             Ok(false) => due,
@@ -299,6 +297,9 @@ impl Agent {
                 self.history.clone_from(&server.history);
                 self.servers += 1;
             }
+        }
+        if found.is_some() {
+            self.caps.begins_anew();
         }
         // Without a seat, or on a new connection, nothing is said before a beat.
         let joins = !self.member || found.is_some();
@@ -421,6 +422,7 @@ impl Agent {
         self.member = true;
         let known = self.link.epoch.swap(epoch, Relaxed);
         if known != 0 && known != epoch {
+            self.caps.begins_anew();
             // After an outage that was told it is told with its end.
             self.emptied = !self.said.is_empty();
             if !self.emptied {

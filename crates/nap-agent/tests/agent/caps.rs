@@ -8,8 +8,12 @@ use nap_agent::store;
 use nap_core::fleet::address::Address;
 use nap_core::micros::Micros;
 use nap_core::nap::client_caps::ClientCaps;
+use nap_core::nap::holdings::{Age, Asked};
+use nap_core::room::terms::{Choice, how};
 use nap_testkit::store::Store;
+use nap_testkit::wait_until;
 
+use crate::node::PATIENCE;
 use crate::room::Room;
 
 const CLIENT: u64 = 0xc11e;
@@ -49,7 +53,7 @@ impl Node {
             let end = now + Micros::from_secs(seconds);
             clients.sold(serial, [CLIENT, NET], end, end, now);
             let live = clients.live(CLIENT, now);
-            assert!(clients.holdings.changes(CLIENT, live, 1));
+            assert!(clients.holdings.changes(CLIENT, live, 1, now));
             end
         })
     }
@@ -59,7 +63,10 @@ impl Node {
         let segment = &self.room.node.segment;
         let offset = clock::wall().cast_signed() - segment.now().0.cast_signed();
         let mut commands = Commands::default();
-        self.caps.says(segment, self.number, offset, &mut commands);
+        wait_until("it has paused", PATIENCE, || {
+            (self.caps).says(segment, self.number, offset, &mut commands);
+            !commands.is_empty() || self.caps.due().is_none()
+        });
         if commands.is_empty() {
             return false;
         }
@@ -68,7 +75,7 @@ impl Node {
         true
     }
 
-    fn elsewhere(&self) -> (u32, bool) {
+    fn elsewhere(&self) -> (u32, Age) {
         self.at_clients(|clients, now| clients.holdings.elsewhere(CLIENT, now))
     }
 }
@@ -78,7 +85,6 @@ fn each_node_hears_what_a_client_holds_of_the_others() {
     let server = Store::start();
     let mut nodes = [1, 2, 3].map(|number| Node::new(number, &server));
     assert!(!nodes[0].speaks(), "there is nothing to say");
-    let news = nodes[0].room.node.segment.news();
     let mut end = Micros::ZERO;
     for (node, tickets) in nodes.iter_mut().zip([2, 3, 1]) {
         for serial in 1..=tickets {
@@ -91,26 +97,25 @@ fn each_node_hears_what_a_client_holds_of_the_others() {
     }
     assert_eq!(
         [0, 1, 2].map(|n| nodes[n].elsewhere()),
-        [(0, true), (2, true), (5, true)]
-    );
-    assert_ne!(
-        nodes[0].room.node.segment.news(),
-        news,
-        "who waits for it is woken"
+        [(0, Age::Fresh), (2, Age::Fresh), (5, Age::Fresh)]
     );
     // One of the second node's is used, and the first asks again.
     nodes[1].at_clients(|clients, now| {
         clients.used(3, end, [0; 2]);
         let live = clients.live(CLIENT, now);
-        assert!(clients.holdings.changes(CLIENT, live, 1));
+        assert!(clients.holdings.changes(CLIENT, live, 1, now));
     });
     assert!(nodes[1].speaks());
-    assert!(nodes[0].at_clients(|clients, now| clients.holdings.asks(CLIENT, now)));
+    let news = nodes[0].room.node.segment.news();
+    let asked = nodes[0].at_clients(|clients, now| clients.holdings.asks(CLIENT, now));
+    assert_eq!(asked, Asked::Now);
     assert!(nodes[0].speaks());
-    assert_eq!(nodes[0].elsewhere(), (3, true));
-    // Whole seconds, rounded up at each clock.
+    assert_eq!(nodes[0].elsewhere(), (3, Age::Fresh));
+    let later = nodes[0].room.node.segment.news();
+    assert_eq!(later, news + 1, "it is woken if it waits");
+    // A minute longer than the last ticket.
     let left: u64 = server.ask(&["PTTL", KEY]).trim().parse().expect("it ends");
-    assert!((200_000..=303_000).contains(&left), "{left}");
+    assert!((200_000..=363_000).contains(&left), "{left}");
 }
 
 #[test]
@@ -124,7 +129,7 @@ fn what_has_ended_is_held_no_more_and_what_is_no_count_is_none() {
     server.ask(&["HSET", KEY, "4", "what is this"]);
     let end = node.sells(1, 300);
     assert!(node.speaks());
-    assert_eq!(node.elsewhere(), (3, true));
+    assert_eq!(node.elsewhere(), (3, Age::Fresh));
     assert_eq!(server.ask(&["HLEN", KEY]).trim(), "2");
     // It holds none here any more: nothing is left of it.
     node.at_clients(|clients, now| {
@@ -132,11 +137,40 @@ fn what_has_ended_is_held_no_more_and_what_is_no_count_is_none() {
         assert!(
             clients
                 .holdings
-                .changes(CLIENT, clients.live(CLIENT, now), 9)
+                .changes(CLIENT, clients.live(CLIENT, now), 9, now)
         );
     });
     assert!(node.speaks());
     assert_eq!(server.ask(&["HKEYS", KEY]).trim(), "2");
+    // The last of another node's has ended, too.
+    server.ask(&["HSET", KEY, "2", &format!("{}:5", now - 1)]);
+    node.at_clients(|clients, now| clients.holdings.asks(CLIENT, now));
+    assert!(node.speaks());
+    assert_eq!(node.elsewhere(), (0, Age::Fresh));
+    assert_eq!(server.ask(&["EXISTS", KEY]).trim(), "0");
+}
+
+/// A new agent, and one whose store has been emptied.
+#[test]
+fn all_clients_are_told_of_again_where_there_is_a_cap() {
+    let server = Store::start();
+    let mut node = Node::new(1, &server);
+    node.sells(1, 300);
+    assert!(node.speaks());
+    server.ask(&["FLUSHALL"]);
+    node.caps.begins_anew();
+    assert!(!node.speaks(), "no room has a cap");
+    node.room.at_gate(|view| {
+        view.gate.terms.per_client = Choice {
+            how: how::FIXED,
+            n: 5,
+        }
+    });
+    node.caps.begins_anew();
+    while node.speaks() {}
+    assert_eq!(server.ask(&["HKEYS", KEY]).trim(), "1");
+    let net = format!("nap:{{nap}}:c:{NET:016x}");
+    assert_eq!(server.ask(&["HKEYS", &net]).trim(), "1");
 }
 
 #[test]
@@ -161,5 +195,5 @@ fn what_was_not_answered_is_said_again_and_a_strange_answer_is_a_failure() {
     assert!(node.caps.hears(&segment, &mut answers).is_err());
     server.ask(&["DEL", KEY]);
     assert!(node.speaks());
-    assert_eq!(node.elsewhere(), (0, true));
+    assert_eq!(node.elsewhere(), (0, Age::Fresh));
 }

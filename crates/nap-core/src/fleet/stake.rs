@@ -162,9 +162,14 @@ impl Stake {
     /// Nobody leases places for a gate whose agent is gone or hears nothing: it sells its own slots: new ones begin behind
     /// those it leased.
     pub fn look(&mut self, now: Micros) {
-        if now - self.heard > AWAY {
+        if !self.is_heard(now) {
             self.leased = 0;
         }
+    }
+
+    /// Was the store heard just now?
+    pub fn is_heard(&self, now: Micros) -> bool {
+        now - self.heard <= AWAY
     }
 
     /// Another room begins here: positions are its own, and nobody of it was held.

@@ -18,7 +18,8 @@ use crate::micros::Micros;
 pub const BUYERS: usize = 8192;
 /// About how many tickets of a client count for how it is seen.
 const REMEMBERED: u32 = 4096;
-const BUCKETS: usize = 1024;
+/// Buckets of clients.
+pub const BUCKETS: usize = 1024;
 const WAYS: usize = 8;
 
 #[repr(C)]
@@ -155,6 +156,13 @@ impl ClientCaps {
     pub fn ends(&self, hash: u64, now: Micros) -> impl Iterator<Item = (Micros, u32)> + '_ {
         let entry = self.entry(hash).into_iter();
         entry.flat_map(move |entry| entry.tickets.ends(now))
+    }
+
+    /// The prefixes in one of [`BUCKETS`] that hold live tickets.
+    pub fn holders_in(&self, bucket: usize, now: Micros) -> impl Iterator<Item = u64> + '_ {
+        let entries = self.buckets.get(bucket).into_iter().flatten();
+        let live = entries.filter(move |entry| entry.tickets.live_at(now) != 0);
+        live.map(|entry| entry.hash)
     }
 
     /// Does nobody come back with a client's tickets? `least` of them have lapsed, and more than were used.

@@ -73,7 +73,7 @@ impl Lot {
             // No number of an own slot is as high.
             number: number | 1 << 63,
             places,
-            over: Micros((number + 1).saturating_mul(period)),
+            over: Micros(number.saturating_add(1).saturating_mul(period)),
         }
     }
 }
@@ -313,7 +313,11 @@ mod tests {
             let _ = shares.alone(Prefix::Net, LIFETIME, at(1));
             shares.sold(Lot::own(&slot(1, 10)), NET, Micros::MAX);
             shares.sold(Lot::own(&slot(u32::MAX, u32::MAX)), NET, at(1));
-            let leased = Lot::leased(&slot(u32::MAX, u32::MAX), Micros::ZERO, u32::MAX);
+            let wild = Slot {
+                start: Micros::MAX,
+                ..slot(u32::MAX, u32::MAX)
+            };
+            let leased = Lot::leased(&wild, Micros::ZERO, u32::MAX);
             shares.sold(leased, NET, at(1));
             shares.asked([NET; 2], at(2));
             for of in [Prefix::Address, Prefix::Net] {

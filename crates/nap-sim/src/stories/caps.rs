@@ -140,6 +140,66 @@ fn a_number_of_tickets_a_client_that_is_set_is_all_that_counts() {
     assert_eq!(slots_of(&mut story, [2, 1000, 1001, 1002]), [1; 4]);
 }
 
+/// A client who may hold five tickets asks a node of two; it may wait for the store, or not.
+#[test]
+fn tickets_of_the_other_nodes_count_and_are_asked_about_unless_that_was_just_done() {
+    let mut story = Story::new(Terms {
+        per_client: fixed(5),
+        ..roomy()
+    });
+    story.joins_a_fleet(4);
+    story.runs(1, &[]);
+    let asks = |story: &mut Story, visitor: u32, patient| {
+        story.state.stakes[0].heard = story.now;
+        let verdict = story.ask(visitor, &[], Parking::Nobody, |view, arrival| {
+            view.enter(&Arrival {
+                patient,
+                ..arrival.clone()
+            })
+        });
+        match verdict {
+            Verdict::Refuse(refusal) => (refusal.ticket.is_some(), Some(refusal.reason)),
+            Verdict::Ask(None) => (false, None),
+            verdict => panic!("{verdict:?}"),
+        }
+    };
+    let heard = |story: &mut Story, hash: u64, elsewhere| {
+        let now = story.now;
+        let told = |view: &mut GateView<'_>| view.clients.holdings.heard(hash, elsewhere, now);
+        story.state.at_gate(now, told);
+    };
+    let (capped, waits) = ((false, Some(Reason::Cap)), (false, None));
+    for _ in 0..2 {
+        assert!(
+            asks(&mut story, 2, true).0,
+            "nothing was heard of the others"
+        );
+    }
+    heard(&mut story, 2, 2);
+    assert!(asks(&mut story, 2, true).0, "its fifth");
+    heard(&mut story, 2, 3);
+    assert_eq!(
+        [true, false].map(|patient| asks(&mut story, 2, patient)),
+        [capped; 2]
+    );
+    // Two seconds later the others may have been used; a minute later, while the store is away, nobody knows.
+    story.pass(2_100);
+    assert_eq!(
+        [true, false].map(|patient| asks(&mut story, 2, patient)),
+        [waits, capped]
+    );
+    heard(&mut story, 2, 1);
+    assert!(asks(&mut story, 2, true).0, "two were");
+    story.pass(61_000);
+    heard(&mut story, 3, 5);
+    story.pass(61_000);
+    assert_eq!(asks(&mut story, 3, true), waits);
+    assert!(asks(&mut story, 3, false).0);
+    // The net of the second thousand may hold forty.
+    heard(&mut story, 2000 | 1 << 20, 40);
+    assert_eq!(asks(&mut story, 2001, true), capped);
+}
+
 #[test]
 fn a_crowd_behind_few_addresses_is_served_and_no_ticket_of_its_broken() {
     for addresses in [1, 7] {

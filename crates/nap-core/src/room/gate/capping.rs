@@ -2,7 +2,7 @@
 //! nodes of a fleet together.
 
 use super::GateView;
-use crate::nap::holdings::Holdings;
+use crate::nap::holdings::{Age, Asked, Holdings};
 use crate::room::arrival::Arrival;
 use crate::room::terms::how;
 
@@ -33,46 +33,59 @@ impl GateView<'_> {
         };
         let mut capped = Capped::No;
         for (hash, most) in arrival.client_hash.into_iter().zip(caps) {
-            match self.holds_as_many(hash, most) {
+            let own = self.clients.live(hash, self.now);
+            if own >= most {
+                return Capped::Yes;
+            }
+            match self.capped_abroad(hash, most - own, arrival.patient) {
                 Capped::No => {}
-                Capped::Asks if arrival.patient => {
-                    if self.clients.holdings.asks(hash, self.now) {
-                        self.wakes.ring_agent();
-                    }
-                    capped = Capped::Asks;
-                }
-                Capped::Asks | Capped::Yes => return Capped::Yes,
+                Capped::Asks => capped = Capped::Asks,
+                Capped::Yes => return Capped::Yes,
             }
         }
         capped
     }
 
-    fn holds_as_many(&self, hash: u64, most: u32) -> Capped {
-        let own = self.clients.live(hash, self.now);
-        if own >= most {
-            return Capped::Yes;
-        }
-        if self.abroad.is_none() {
+    /// The client may hold so many more here. May it have them, with those of the other nodes?
+    fn capped_abroad(&mut self, hash: u64, more: u32, patient: bool) -> Capped {
+        let Some(abroad) = &self.abroad else {
+            return Capped::No;
+        };
+        let (elsewhere, age) = self.clients.holdings.elsewhere(hash, self.now);
+        if elsewhere < more {
             return Capped::No;
         }
-        let (elsewhere, fresh) = self.clients.holdings.elsewhere(hash, self.now);
-        match own.saturating_add(elsewhere) >= most {
-            false => Capped::No,
-            true if fresh => Capped::Yes,
-            true => Capped::Asks,
+        let unasked = match age {
+            Age::Fresh => return Capped::Yes,
+            Age::Older => Capped::Yes,
+            Age::Old => Capped::No,
+        };
+        if !patient || !abroad.stake.is_heard(self.now) {
+            return unasked;
         }
+        match self.clients.holdings.asks(hash, self.now) {
+            Asked::Now => self.wakes.ring_agent(),
+            Asked::Already => {}
+            Asked::NoRoom => return unasked,
+        }
+        Capped::Asks
     }
 
-    /// How many tickets the client with these prefixes holds has changed.
+    /// Something has happened to tickets of the client with these prefixes.
     pub(super) fn note_held(&mut self, prefixes: Option<[u64; 2]>) {
         if let Some(abroad) = &self.abroad
             && let Some((prefixes, caps)) = prefixes.zip(self.caps())
         {
-            let nodes = abroad.stake.nodes;
-            for (hash, most) in prefixes.into_iter().zip(caps) {
-                let live = self.clients.live(hash, self.now);
+            let (nodes, now) = (abroad.stake.nodes, self.now);
+            // A buyer who has been forgotten has none.
+            let known = prefixes
+                .into_iter()
+                .zip(caps)
+                .filter(|(hash, _)| *hash != 0);
+            for (hash, most) in known {
+                let live = self.clients.live(hash, now);
                 let step = Holdings::step(most, nodes);
-                if self.clients.holdings.changes(hash, live, step) {
+                if self.clients.holdings.changes(hash, live, step, now) {
                     self.wakes.ring_agent();
                 }
             }
