@@ -52,6 +52,14 @@ pub fn disturbed(fleet: &mut Fleet, seconds: u32, happens: impl FnOnce(&mut Flee
     report
 }
 
+/// Waits until the others see that one node is silent.
+pub fn until_the_others_miss(fleet: &Fleet, node: usize) {
+    let others = (0..fleet.size()).filter(|n| *n != node);
+    wait_until("the others miss it", PATIENCE, || {
+        others.clone().all(|n| fleet.sees(n, "silent") == 1)
+    });
+}
+
 /// Either as in the short form, or as in the long one.
 pub fn or_long<T>(short: T, all: T) -> T {
     if long() { all } else { short }
@@ -71,9 +79,7 @@ fn the_tickets_of_a_node_that_is_killed_are_kept_by_the_others() {
         let seconds = or_long(20, 40);
         disturbed(&mut fleet, seconds, |fleet| {
             fleet.kill(1);
-            wait_until("the others miss it", PATIENCE, || {
-                fleet.sees(0, "silent") == 1 && fleet.sees(2, "silent") == 1
-            });
+            until_the_others_miss(fleet, 1);
             let before = sold(fleet, &[0, 2]);
             wait_until("the others go on", PATIENCE, || {
                 sold(fleet, &[0, 2]) > before
@@ -218,9 +224,7 @@ fn one_node_alone_may_be_cut_off_from_the_store() {
         .start();
     disturbed(&mut fleet, or_long(20, 70), |fleet| {
         fleet.cut(2).turn(Way::Cut);
-        wait_until("the others miss it", PATIENCE, || {
-            fleet.sees(0, "silent") == 1 && fleet.sees(1, "silent") == 1
-        });
+        until_the_others_miss(fleet, 2);
         stay_on_sale(fleet, or_long(2, 50));
         fleet.cut(2).turn(Way::Open);
         fleet.until_members(3);
