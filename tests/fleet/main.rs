@@ -16,6 +16,7 @@ mod outage;
 mod polls;
 mod quiet;
 mod soak;
+mod sticky;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
