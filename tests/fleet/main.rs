@@ -16,6 +16,7 @@ mod outage;
 mod polls;
 mod quiet;
 mod soak;
+mod starts;
 mod sticky;
 
 use std::fs;
