@@ -6,6 +6,7 @@ mod changes;
 mod clocks;
 mod crowd;
 mod debts;
+mod demo;
 mod forgotten;
 mod killed;
 mod limit;
