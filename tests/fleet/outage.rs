@@ -186,7 +186,24 @@ fn the_store_is_killed_and_comes_back_empty() {
         let told = told(&fleet, n);
         assert_eq!(told.len(), 2, "{told:#?}");
         assert!(told[1].contains(" s; it was emptied"), "{told:#?}");
+        assert!(
+            told[1].contains(" redemptions told, 0 of them twice"),
+            "{told:#?}"
+        );
+        assert!(!told[1].contains(" 0 redemptions told"), "{told:#?}");
     }
+    // Each visitor came to one node at a time.
+    assert_eq!(redeemed_twice(&fleet), 0);
+}
+
+/// Tickets that two nodes redeemed, as the store was away.
+fn redeemed_twice(fleet: &Fleet) -> u64 {
+    let twice = |n| {
+        let info = fleet.info(n);
+        let twice = info["fleet"]["tickets"]["twice"].as_u64();
+        twice.expect("a number")
+    };
+    (0..fleet.size()).map(twice).sum()
 }
 
 #[test]
