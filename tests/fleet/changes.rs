@@ -1,9 +1,10 @@
 //! What all nodes must have alike is changed at one after the other, while a crowd is there. Meanwhile each node's page
 //! names the odd one.
 
-use crate::crowd::{fleet, sale};
+use crate::crowd::{assert_all_kept, fleet, sale};
 use crate::outage::{disturbed, of_restarts, or_long};
 use nap_testkit::fleet::{Fleet, name};
+use nap_testkit::ticket::Ticket;
 use nap_testkit::{for_event_or_each_mpm, wait_until};
 use std::fs;
 use std::ops::Range;
@@ -105,4 +106,87 @@ fn a_key_that_the_others_lack_is_named(fleet: &mut Fleet) {
         give_keys(fleet, n, &format!("{NEW}{OLD}{third}"));
         until(fleet, n, false, "signs with key");
     }
+}
+
+/// Waits until the error log of each node says of the other one what is given for it; each says so once.
+fn until_told(fleet: &Fleet, sentences: [&str; 2]) {
+    for (n, sentence) in sentences.iter().enumerate() {
+        let said = || fleet.node(n).error_log().matches(sentence).count();
+        let what = format!("{} says: {sentence}", name(n));
+        wait_until(&what, PATIENCE, || said() > 0);
+        assert_eq!(said(), 1, "{what}");
+    }
+}
+
+#[test]
+fn of_two_shared_limits_the_smallest_counts_and_both_nodes_say_so() {
+    let room = |limit: u64| {
+        format!(
+            "<NapRoom shop>\nNapRunReady {limit} shared\nNapWaitMax 2s\n</NapRoom>\n\
+             <Location /counter>\nNapUse shop\n</Location>"
+        )
+    };
+    let fleet = Fleet::builder(2)
+        .node_at(0, move |node| node.config(&room(8)))
+        .node_at(1, move |node| node.config(&room(6)))
+        .node(|node| {
+            node.expect_log("NapRunReady is ", "limits differ")
+                .expect_log("tickets are sold for at most", "the bound is short")
+        })
+        .start();
+    until_told(
+        &fleet,
+        [
+            "room shop: NapRunReady is 6 shared at web2 and 8 shared here; the smallest counts",
+            "room shop: NapRunReady is 8 shared at web1 and 6 shared here; the smallest counts",
+        ],
+    );
+    let options = "--get --bound 2s --stop 200s --posts 2 --clients 120";
+    let options: Vec<&str> = options.split(' ').collect();
+    assert_all_kept(&fleet.crowd("/counter?ms=100", &options));
+    assert_eq!(fleet.counter().max, 6);
+}
+
+const FULL: &str = "
+<NapRoom site>
+NapRunReady 1
+NapWaitLimit 0
+NapReAccess 5000
+</NapRoom>
+<Location /cgi-bin>
+NapUse site
+</Location>
+";
+
+#[test]
+fn two_keys_of_one_number_are_told_and_neither_node_believes_the_others_tickets() {
+    let fleet = Fleet::builder(2)
+        .node(|node| {
+            let node = node.holding().config(FULL);
+            node.expect_log(" (NapTicketKey)", "they have different keys")
+        })
+        .node_at(1, |node| node.secret("keys", NEW.replace("8 ", "7 ")))
+        .start();
+    until_told(
+        &fleet,
+        [
+            "key 7 of web2 is another one than here (NapTicketKey)",
+            "key 7 of web1 is another one than here (NapTicketKey)",
+        ],
+    );
+    let held = [0, 1].map(|n| fleet.node(n).hold("all", 1));
+    for (seller, other) in [(0, 1), (1, 0)] {
+        let bought = Ticket::of(&fleet.node(seller).get("/cgi-bin/hold"));
+        let ask = |n: usize| {
+            let header = [("Nap-Ticket", bought.token.as_str())];
+            fleet.node(n).request("GET", "/cgi-bin/hold", &header, b"")
+        };
+        // Where it was sold it is early, elsewhere it is none.
+        for (n, reason) in [(seller, "early"), (other, "forged")] {
+            let answer = ask(n);
+            assert_eq!(answer.status, 503);
+            assert_eq!(answer.header("nap-reason"), Some(reason), "{}", name(n));
+        }
+    }
+    drop(held);
 }
