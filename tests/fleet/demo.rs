@@ -1,7 +1,7 @@
 //! `make demo-fleet` as its reader uses it: it says where to look, breaks what it is told to, and leaves nothing behind.
 
 use crate::once::PATIENCE;
-use nap_testkit::{ask, comes_true, free_port, made, wait_until};
+use nap_testkit::{ask, comes_true, made, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -29,10 +29,12 @@ impl Demo {
         for made_file in ["release/mod_nap.so", "cgi/board"] {
             made::file(made_file);
         }
+        // Below those that the system gives to connections: one that is free now is not another test's in a moment.
+        let port = 10_000 + std::process::id() % 20_000;
         let mut script = Command::new(made::repository().join("demo/fleet.sh"))
             .arg(target)
             .env("TMPDIR", &folder)
-            .env("DEMO_PORT", free_port().to_string())
+            .env("DEMO_PORT", port.to_string())
             .env("BOARD_CPU_MS", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -46,11 +48,13 @@ impl Demo {
                 break;
             }
         }
-        Demo {
+        let demo = Demo {
             script,
             folder,
             said,
-        }
+        };
+        assert!(demo.said.contains("Ctrl-C"), "it has ended: {}", demo.said);
+        demo
     }
 
     /// The ports of its balancer and of its three nodes, as it tells them.
