@@ -21,7 +21,7 @@
 //! ```
 //!
 //! The first line is for all; `mpm=` to `sleep=` are those of the crowds, `turn=` and `cycles=` are of **shared**, `clients=` of
-//! **separate**, `newcomers=` and `holders=` of **away**, `cut=` of **cut**, `times=` of **times**.
+//! **separate**, which takes `mpm=`, too, `newcomers=` and `holders=` of **away**, `cut=` of **cut**, `times=` of **times**.
 
 mod away;
 #[allow(dead_code, reason = "the board is another bench's")]

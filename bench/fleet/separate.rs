@@ -1,7 +1,9 @@
 //! 600 clients (`clients=`) with five posts each before three nodes of limit 4 in round robin, compared with the same
-//! servers without a store, behind a balancer that keeps each client on one, and as many on each.
+//! servers without a store, behind a balancer that keeps each client on one, and as many on each. They are the tests'
+//! httpds, of event with two children of sixty threads, unless `mpm=` names others.
 
 use crate::board::{self, figure, median};
+use crate::hosts::Host;
 use crate::pairs::{self, Machine, Pair};
 use nap_testkit::fleet::Fleet;
 use nap_testkit::made;
@@ -28,10 +30,25 @@ struct Run {
 }
 
 pub fn run() -> bool {
+    let hosts = board::option("mpm=", "");
+    let hosts = hosts.split(',').filter(|name| !name.is_empty());
+    let mut hosts: Vec<Option<&Host>> = hosts.map(|name| Some(Host::named(name))).collect();
+    if hosts.is_empty() {
+        hosts.push(None);
+    }
+    hosts.into_iter().fold(true, |all, host| row(host) & all)
+}
+
+/// What an httpd is called; None: the tests' own.
+fn named(host: Option<&Host>) -> &'static str {
+    host.map_or("event-2x60", |host| host.name)
+}
+
+fn row(host: Option<&Host>) -> bool {
     let rounds = board::number_option("rounds=", "3");
     let clients = board::number_option("clients=", "600");
     let pairs: Vec<Pair<Run>> = (0..rounds)
-        .map(|round| pairs::pair(round, |shares| one(shares, round, clients)))
+        .map(|round| pairs::pair(round, |shares| one(host, shares, round, clients)))
         .collect();
     let all = |of: fn(&Pair<Run>) -> &Run, pointer: &str| -> Vec<f64> {
         let reports = pairs.iter().map(|pair| &of(pair).report);
@@ -57,9 +74,10 @@ pub fn run() -> bool {
     let busy: Vec<f64> = runs().map(|run| 100.0 * run.busy).collect();
     let rates = rates.map(|rates| median(rates).unwrap_or(0.0));
     println!(
-        "\n{clients} clients x {POSTS} posts, limit {LIMIT} a node, bound {BOUND}, {rounds} pairs:\n\n\
+        "\n{clients} clients x {POSTS} posts, {}, limit {LIMIT} a node, bound {BOUND}, {rounds} pairs:\n\n\
          | served/s | apart | ratio | spread | wanted | most p99 of waits s | apart | redeemed | at another node % | \
          broken | apart | machine busy % | nap-load % |\n|{}",
+        named(host),
         "---:|".repeat(13)
     );
     println!(
@@ -109,9 +127,9 @@ pub fn run() -> bool {
 }
 
 /// The fleet, or its nodes without a store.
-fn one(shares: bool, round: u32, clients: u32) -> Run {
+fn one(host: Option<&Host>, shares: bool, round: u32, clients: u32) -> Run {
     let name = if shares { "shared" } else { "apart" };
-    let label = format!("fleet separate {name} {round}");
+    let label = format!("fleet separate {} {name} {round}", named(host));
     eprintln!("{label}");
     let room = format!(
         "<NapRoom board>\nNapRunReady {LIMIT}\nNapWaitMax {BOUND}\n</NapRoom>\n\
@@ -119,6 +137,10 @@ fn one(shares: bool, round: u32, clients: u32) -> Run {
     );
     let servers = Fleet::builder(NODES).node(|node| {
         let node = board::on(node, WORK).config(&room);
+        let node = match host {
+            Some(host) => host.on(node),
+            None => node,
+        };
         let node = node.access_log_format(pairs::WAITS);
         node.expect_log(
             "[nap:warn]",
