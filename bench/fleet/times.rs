@@ -3,6 +3,8 @@
 //! - **closed, open again**: from an order at one node until all do so, both ways;
 //! - **rights back**: from when a node is killed that holds rights to a shared limit, until the others have all of them;
 //! - **joined again**: from when it answers again, until all see three nodes;
+//! - **joined, started at once**: from when it is started just after it was killed, until it has joined. Its name is still
+//!   another server's for three seconds;
 //! - **another store**: from when the primary of three Sentinels is killed, until all nodes speak with the replica. The Sentinels
 //!   take a second to believe that it is dead;
 //! - **told again** (`told.rs`): from when a store answers that has lost which tickets are used, until it knows it again: it was
@@ -46,13 +48,14 @@ pub fn run() -> bool {
     let times = board::number_option("times=", "3");
     eprintln!("fleet times, {times} times");
     let closed = (0..times).flat_map(|_| closes()).collect();
-    let [rights, joined] = kills(times);
+    let [rights, joined, at_once] = kills(times);
     let another = (0..times).map(|_| another_store()).collect();
     let told = |of: fn() -> f64| (0..times).map(|_| of()).collect();
-    let rows: [Row; 7] = [
+    let rows: [Row; 8] = [
         ("closed, open again", 0.5, closed),
         ("rights back", f64::from(FORGET) + 1.0, rights),
         ("joined again", 4.0, joined),
+        ("joined, started at once", 4.0, at_once),
         ("another store", 5.0, another),
         ("told again, emptied", 1.0, told(told::emptied)),
         ("told again, killed", 2.0, told(told::comes_back)),
@@ -84,6 +87,10 @@ pub fn fleet() -> FleetBuilder {
             .expect_log("nap-control (no user name): ", "it is closed and opened")
             .expect_log("(ordered at web", "it is closed and opened")
             .expect_log(" is silent since ", "it is killed")
+            .expect_log(
+                " is the name of another server that is alive (",
+                "it is started at once",
+            )
             .expect_log("the store is away (", "it, or its primary, is killed")
             .expect_log("the store was emptied", "it is")
             .expect_log(
@@ -119,8 +126,8 @@ fn closes() -> [f64; 2] {
     })
 }
 
-/// A node is killed, and started again, while the limit is used.
-fn kills(times: u32) -> [Vec<f64>; 2] {
+/// A node is killed, and started again, while the limit is used: when the others have its rights, and at once.
+fn kills(times: u32) -> [Vec<f64>; 3] {
     let mut fleet = fleet().start();
     let options = "--get --bound 2s --again 5s --stop 1h --open 150 --duration 1h";
     let options: Vec<&str> = options.split(' ').collect();
@@ -128,15 +135,18 @@ fn kills(times: u32) -> [Vec<f64>; 2] {
     let rights = |fleet: &Fleet, nodes: &[usize]| -> u64 {
         fleet.figures(nodes, "/run_ready/limit").iter().sum()
     };
-    let mut took = [Vec::new(), Vec::new()];
-    for _ in 0..times {
+    let all_hold_some = |fleet: &Fleet| {
         wait_until("each node holds some", PATIENCE, || {
             fleet
                 .figures(&[0, 1, 2], "/run_ready/limit")
                 .iter()
                 .all(|held| *held > 0)
-                && rights(&fleet, &[0, 1, 2]) == LIMIT
+                && rights(fleet, &[0, 1, 2]) == LIMIT
         });
+    };
+    let mut took = [const { Vec::new() }; 3];
+    for _ in 0..times {
+        all_hold_some(&fleet);
         let began = Instant::now();
         fleet.kill(1);
         took[0].push(until("the others have all of it", began, || {
@@ -147,6 +157,14 @@ fn kills(times: u32) -> [Vec<f64>; 2] {
         took[1].push(until("all see three", began, || {
             (0..3).all(|n| fleet.sees(n, "alive") == 3)
         }));
+        all_hold_some(&fleet);
+        fleet.kill(1);
+        let began = Instant::now();
+        fleet.start_again(1);
+        took[2].push(until("it has joined", began, || {
+            fleet.info(1)["fleet"]["store"]["state"] == "joined"
+        }));
+        fleet.until_members(3);
     }
     // The last of them is back.
     crowd.close_after(Duration::ZERO);
