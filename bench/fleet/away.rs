@@ -14,13 +14,15 @@
 //! noise. If that alone is beyond a bar the bench fails, too: measure on a quieter machine. Only a machine that has
 //! nothing else to do can tell a millisecond in the last hundredth.
 //!
-//! The store's port is another one's, which passes on what is said. It closes each connection while the store is dead.
+//! The store's port is another one's, which passes on what is said. It closes each connection while the store is dead. Where
+//! Sentinels choose another store the nodes speak with it themselves, and are others each time.
 
 use crate::board::{self, median};
 use crate::held_page::HeldPages;
 use crate::pairs;
 use nap_testkit::cut::Way;
-use nap_testkit::fleet::Fleet;
+use nap_testkit::fleet::{Fleet, FleetBuilder};
+use nap_testkit::store::{Sentinels, Store};
 use nap_testkit::ticket::Ticket;
 use nap_testkit::{Httpd, wait_until};
 use std::io::{Read as _, Write as _};
@@ -73,6 +75,7 @@ const UNTIL_FREE: Duration = Duration::from_micros(500);
 const FIRST: usize = 3;
 const REFUSED: u32 = 60;
 const PATIENCE: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Who waits for nothing may have the first byte so much later, in milliseconds, in the median and at the end;
 const SAME: f64 = 1.0;
@@ -84,10 +87,16 @@ enum State {
     Well,
     Killed,
     Turned(Way),
+    /// For the node that is asked alone.
+    CutOff,
+    /// Each second.
+    Emptied,
+    /// Its replica takes over.
+    Replaced,
 }
 
 /// A state of the store, and whether requests have their answer in time.
-const STATES: [(&str, State, bool); 7] = [
+const STATES: [(&str, State, bool); 10] = [
     ("well", State::Well, true),
     ("killed", State::Killed, false),
     (
@@ -111,6 +120,9 @@ const STATES: [(&str, State, bool); 7] = [
         false,
     ),
     ("silent", State::Turned(Way::Silent), false),
+    ("cut off from this node", State::CutOff, false),
+    ("emptied each second", State::Emptied, true),
+    ("replaced by Sentinels", State::Replaced, false),
 ];
 
 /// Milliseconds until the first byte, by [`KINDS`].
@@ -132,7 +144,8 @@ pub fn run() -> bool {
     let rounds = board::number_option("rounds=", "4");
     let newcomers = board::number_option("newcomers=", "960");
     let holders = board::number_option("holders=", "24").max(FIRST as u32 + 1);
-    let mut stage = Stage::start(newcomers, holders as usize);
+    let start = |builder| Stage::start(builder, newcomers, holders as usize);
+    let mut stage = start(Fleet::builder(3).with_cuts());
     let mut visits: [Vec<Visit>; STATES.len()] = Default::default();
     for round in 0..rounds as usize {
         // From another state each time.
@@ -140,7 +153,10 @@ pub fn run() -> bool {
             let n = (n + round) % STATES.len();
             let (name, state, _) = STATES[n];
             eprintln!("fleet away, round {}: {name}", round + 1);
-            visits[n].push(stage.visit(state));
+            visits[n].push(match state {
+                State::Replaced => replaced(start),
+                _ => stage.visit(state),
+            });
         }
     }
     println!(
@@ -250,14 +266,14 @@ struct Stage {
 }
 
 impl Stage {
-    fn start(newcomers: u32, holders: usize) -> Stage {
+    fn start(builder: FleetBuilder, newcomers: u32, holders: usize) -> Stage {
         let [sold, pages] = [(); 2].map(|()| HeldPages::start());
         let pass = format!(
             "ProxyPass /sold http://127.0.0.1:{}/ {PASS}\nProxyPass /held http://127.0.0.1:{}/ {PASS}",
             sold.port(),
             pages.port()
         );
-        let builder = Fleet::builder(3).with_cuts().node(|node| {
+        let builder = builder.node(|node| {
             let node = node.modules(&["proxy", "proxy_http"]).config(ROOMS);
             let node = node.config(&pass).cgi("app", APP);
             let node = node.file("htdocs/own.txt", "own\n");
@@ -291,26 +307,34 @@ impl Stage {
 
     /// Measures with the store well, and then in this state.
     fn visit(&mut self, state: State) -> Visit {
-        let node = self.fleet.node(SELLER);
-        let tickets = (0..2 * self.holders).map(|_| Ticket::of(&node.get("/sold")));
-        let tickets: Vec<Ticket> = tickets.collect();
-        tickets.iter().for_each(Ticket::until_prime);
-        let (before, after) = tickets.split_at(self.holders);
-        let well = self.phase(before);
+        let [before, after] = self.buy();
+        let well = self.phase(&before, State::Well);
         match state {
-            State::Well => {}
             State::Killed => self.fleet.store_mut().kill(),
             State::Turned(way) => self.turn(way),
+            State::CutOff => self.fleet.cut(ASKED).turn(Way::Cut),
+            State::Well | State::Emptied | State::Replaced => {}
         }
-        let then = self.phase(after);
+        let then = self.phase(&after, state);
         match state {
-            State::Well => {}
             State::Killed => self.fleet.store_mut().start_again(),
-            State::Turned(_) => self.turn(Way::Open),
+            State::Turned(_) | State::CutOff => self.turn(Way::Open),
+            State::Well | State::Emptied | State::Replaced => {}
         }
         self.fleet.until_store_is("joined");
         self.fleet.until_members(3);
         [well, then]
+    }
+
+    /// For both phases; their holders may come.
+    fn buy(&self) -> [Vec<Ticket>; 2] {
+        let node = self.fleet.node(SELLER);
+        let tickets = [(); 2].map(|()| {
+            let tickets = (0..self.holders).map(|_| Ticket::of(&node.get("/sold")));
+            tickets.collect::<Vec<_>>()
+        });
+        tickets.iter().flatten().for_each(Ticket::until_prime);
+        tickets
     }
 
     fn turn(&self, way: Way) {
@@ -318,11 +342,12 @@ impl Stage {
     }
 
     /// Newcomers come between the holders; the refused, who may wait for something to sell, come last.
-    fn phase(&mut self, tickets: &[Ticket]) -> Phase {
-        let mut times = Phase::default();
+    fn phase(&mut self, tickets: &[Ticket], state: State) -> Phase {
+        let (mut times, mut emptied) = (Phase::default(), None);
         let asked = self.asked();
         let each = self.newcomers / 2 / tickets.len() as u32;
         for (n, ticket) in tickets.iter().enumerate() {
+            self.empty_in(state, &mut emptied);
             let kind = if n < FIRST { NEXT - 1 } else { NEXT };
             times[kind].push(self.holder(ticket));
             let node = self.fleet.node(ASKED);
@@ -341,9 +366,18 @@ impl Stage {
         }
         let node = self.fleet.node(ASKED);
         for _ in 0..REFUSED {
+            self.empty_in(state, &mut emptied);
             times[2].push(first_byte(node, "/held", "", 503, || {}).1);
         }
         times
+    }
+
+    /// In this state alone, if it was not within the last second.
+    fn empty_in(&self, state: State, emptied: &mut Option<Instant>) {
+        if state == State::Emptied && emptied.is_none_or(|at| at.elapsed() >= SECOND) {
+            assert_eq!(self.fleet.store().ask(&["FLUSHALL"]), "OK");
+            *emptied = Some(Instant::now());
+        }
     }
 
     /// A holder comes to a node that is full until half a millisecond later.
@@ -368,6 +402,23 @@ impl Stage {
             .iter()
             .sum()
     }
+}
+
+/// Measures with the primary of Sentinels well, and then from when it is killed on.
+fn replaced(start: impl Fn(FleetBuilder) -> Stage) -> Visit {
+    let mut primary = Store::start();
+    let replica = Store::replica_of(&primary);
+    let sentinels = Sentinels::of(&primary);
+    let mut stage = start(Fleet::builder(3).at_store(&sentinels.url()));
+    let [before, after] = stage.buy();
+    let well = stage.phase(&before, State::Well);
+    primary.kill();
+    let then = stage.phase(&after, State::Replaced);
+    wait_until("the replica has taken over", PATIENCE, || {
+        replica.ask(&["ROLE"]).starts_with("master")
+    });
+    stage.fleet.until_store_is("joined");
+    [well, then]
 }
 
 /// The milliseconds from the request, on a connection of its own, until the first byte of an answer of this status;
