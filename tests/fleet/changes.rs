@@ -2,7 +2,7 @@
 //! names the odd one.
 
 use crate::crowd::{assert_all_kept, fleet, sale};
-use crate::outage::{disturbed, of_restarts, or_long};
+use crate::outage::{changed, of_restarts, or_long};
 use nap_testkit::fleet::{Fleet, name};
 use nap_testkit::ticket::Ticket;
 use nap_testkit::{for_event_or_each_mpm, wait_until};
@@ -70,7 +70,7 @@ fn keys_and_bounds_are_changed_at_one_node_after_the_other() {
             .start();
         let own = sale().bound;
         let other = or_long("2s", "5s");
-        disturbed(&mut fleet, or_long(8, 60), |fleet| {
+        changed(&mut fleet, or_long(8, 60), |fleet| {
             bind(fleet, own, other);
             // It must be known everywhere before anybody signs with it.
             for keys in [format!("{OLD}{NEW}"), format!("{NEW}{OLD}")] {

@@ -1,6 +1,6 @@
 //! What happens to a node or to the store while a crowd is there breaks no promise.
 
-use crate::crowd::{assert_all_kept, figure, fleet, sale};
+use crate::crowd::{assert_all_kept, assert_few_late, figure, fleet, sale};
 use nap_testkit::cut::Way;
 use nap_testkit::fleet::Fleet;
 use nap_testkit::store::{Sentinels, Store};
@@ -43,6 +43,13 @@ fn stay_on_sale(fleet: &Fleet, seconds: u64) {
 /// Newcomers, half as many again as can be served, until all has happened, and for so long at least; it happens at full
 /// sale.
 pub fn disturbed(fleet: &mut Fleet, seconds: u32, happens: impl FnOnce(&mut Fleet)) -> Value {
+    let report = changed(fleet, seconds, happens);
+    assert_few_late(&report);
+    report
+}
+
+/// The same, where even the bound may become another one.
+pub fn changed(fleet: &mut Fleet, seconds: u32, happens: impl FnOnce(&mut Fleet)) -> Value {
     let crowd = sale().stream(fleet);
     until_full_sale(fleet);
     happens(fleet);

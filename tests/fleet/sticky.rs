@@ -1,6 +1,6 @@
 //! `NapStore ... sticky`, where HAProxy keeps each visitor's address on one node, and `spare=0` where it does not.
 
-use crate::crowd::{assert_all_kept, figure, fleet, sale};
+use crate::crowd::{assert_all_kept, assert_few_put_off, figure, fleet, sale};
 use crate::outage::{SILENT, disturbed, or_long, until_the_others_miss};
 use nap_testkit::fleet::Fleet;
 use nap_testkit::{for_event_or_each_mpm, made};
@@ -29,6 +29,7 @@ fn behind_a_sticky_balancer_each_node_keeps_its_own_promises() {
         let fleet = fleet(mpm).sticking().options("sticky").start();
         let report = sale().open(&fleet, &[]);
         assert_all_kept(&report);
+        assert_few_put_off(&report);
         let redeemed = figure(&report, "/nodes/redeemed");
         assert!(redeemed >= or_long(40.0, 1_000.0), "{report:#}");
         assert_eq!(figure(&report, "/nodes/redeemed_elsewhere"), 0.0);
@@ -64,6 +65,7 @@ fn without_spare_room_promises_are_kept_while_no_node_is_lost() {
         let fleet = fleet(mpm).options("spare=0").start();
         let report = sale().open(&fleet, &[]);
         assert_all_kept(&report);
+        assert_few_put_off(&report);
         assert!(figure(&report, "/nodes/redeemed_elsewhere") > 0.0);
     });
 }
