@@ -14,6 +14,9 @@ const FORGET: Micros = Micros::from_secs(24 * 3600);
 
 /// After an outage others are back so late at most: an agent tries again every 30 s where the store was silent.
 const BACK: Micros = Micros::from_secs(33);
+/// Who has heard nothing for so long, where a second is usual, finds beats that nobody could renew meanwhile. Two seconds later
+/// a node that lives might seem silent.
+const OUTAGE: Micros = Micros::from_millis(1500);
 
 /// A node as it was heard last.
 #[derive(Clone, Debug)]
@@ -74,8 +77,12 @@ impl Fleet {
         mut cards: BTreeMap<u8, Card>,
         ours: &Card,
     ) -> Vec<(String, News)> {
-        if self.last != Micros::ZERO && now - self.last >= SILENT {
-            self.spared = now + BACK;
+        if self.last != Micros::ZERO && now - self.last >= OUTAGE {
+            let back = match now - self.last >= SILENT {
+                true => BACK,
+                false => SILENT,
+            };
+            self.spared = self.spared.max(now + back);
         }
         let lived = |old: &Option<Node>| {
             old.as_ref()
@@ -314,6 +321,20 @@ mod tests {
             }
             assert_eq!(world.second(&[1]), [of(2, News::Silent { since })]);
         }
+    }
+
+    /// Web2 is back a second later than the others; web3 has died meanwhile.
+    #[test]
+    fn a_short_outage_silences_nobody_who_is_back_soon() {
+        let mut world = World::new();
+        world.second(&[1, 2, 3]);
+        let since = world.now;
+        world.now = world.now + Micros::from_millis(2_500);
+        world.beat(&[1]);
+        assert_eq!(world.look(), []);
+        assert_eq!(world.second(&[1]), [], "their beats are 3.5 s old");
+        assert_eq!(world.second(&[1, 2]), []);
+        assert_eq!(world.second(&[1, 2]), [of(3, News::Silent { since })]);
     }
 
     #[test]

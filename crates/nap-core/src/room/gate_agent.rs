@@ -595,6 +595,10 @@ impl GateAgent {
         };
         stake.own_most = ((borne * share) as u32).max(1);
         view.gate.borne = stake.own_most;
+        // A store that has lost them is told the claims of all again; until then what was known of them is nearer the truth.
+        if view.now < self.leases_from {
+            return;
+        }
         stake.all = inside(cells, sharing);
         // What has not been told yet is not among these.
         for tale in &self.tales {
