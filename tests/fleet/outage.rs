@@ -55,6 +55,12 @@ pub fn changed(fleet: &mut Fleet, seconds: u32, happens: impl FnOnce(&mut Fleet)
     happens(fleet);
     let report = crowd.close_after(Duration::from_secs(seconds.into()));
     assert_all_kept(&report);
+    eprintln!(
+        "    {} presented, {} put off, {} late",
+        figure(&report, "/promises/presented"),
+        figure(&report, "/promises/deferred"),
+        figure(&report, "/promises/over_bound"),
+    );
     assert!(figure(&report, "/nodes/redeemed_elsewhere") > 0.0);
     report
 }
