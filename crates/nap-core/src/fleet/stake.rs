@@ -185,6 +185,16 @@ impl Stake {
         self.notes.begin_anew();
     }
 
+    /// How many windows may be open here for one more leased place to be sold, of the `most` that are answered. C has left the
+    /// room already, and bears what is promised: windows beyond it were sold from own slots, while the store was away. A
+    /// quarter of what is left is for C that is a little wrong.
+    pub fn sellable_of_all(&self, most: u32) -> u32 {
+        match self.own_most {
+            0 => most,
+            own_most => most.min(own_most.saturating_add(most.saturating_sub(own_most) / 4)),
+        }
+    }
+
     /// How many windows of own slots may be open here at a time, of the `most` that it [bears](super::share::borne).
     pub fn sellable_here(&self, most: u32) -> u32 {
         match (self.own_most, self.homing.here_ppm()) {
@@ -289,5 +299,18 @@ mod tests {
         assert_eq!(stake.sellable_here(17), 17);
         (0..20).for_each(|_| stake.homing.note(false));
         assert_eq!(stake.sellable_here(17), 5);
+    }
+
+    #[test]
+    fn leased_places_are_sold_for_little_more_windows_than_are_promised() {
+        let mut stake = Box::new(Stake::EMPTY);
+        assert_eq!(stake.sellable_of_all(40), 40, "nothing is known");
+        stake.own_most = 36;
+        assert_eq!(
+            [40, 20, 1].map(|most| stake.sellable_of_all(most)),
+            [37, 20, 1]
+        );
+        stake.own_most = u32::MAX;
+        assert_eq!(stake.sellable_of_all(40), 40);
     }
 }

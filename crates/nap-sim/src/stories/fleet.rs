@@ -4,7 +4,7 @@ use super::guests::nothing;
 use super::*;
 use nap_core::fleet::exchange::{Answer, Cells};
 use nap_core::fleet::guests::{Name, Told};
-use nap_core::fleet::stake::AHEAD;
+use nap_core::fleet::stake::{AHEAD, Ahead};
 use nap_core::room::gate_agent::{GateAgent, Sharing};
 use nap_core::room::places::wake;
 use nap_core::room::wakes::AGENT;
@@ -115,6 +115,37 @@ fn a_lease_is_waited_for() {
             panic!("nobody may wait")
         };
         assert!(refusal.ticket.is_some(), "an own place");
+    }
+}
+
+/// Five are answered within the bound, and one window is promised: two may be open, of all that are expected here.
+#[test]
+fn no_leased_place_is_sold_where_nodes_have_sold_their_own_at_the_same_time() {
+    for (of_all, sold) in [(2, true), (4, false)] {
+        let mut story = leasing(terms(fixed(5)));
+        story.runs(1, &[]);
+        let start = story.now + Micros::from_secs(30);
+        let opened = story.state.at_gate(story.now, |view| {
+            view.open_leased(start, Micros::from_secs(1), 4)
+        });
+        assert!(opened.0);
+        let stake = &mut story.state.stakes[0];
+        (stake.share_ppm, stake.own_most) = (500_000, 1);
+        stake.all = Ahead::told(story.now, [of_all; AHEAD], [0; AHEAD]);
+        let verdict = story.ask(2, &[], Parking::Nobody, |view, arrival| {
+            view.enter(&Arrival {
+                patient: true,
+                ..arrival.clone()
+            })
+        });
+        match (&verdict, sold) {
+            (Verdict::Refuse(refusal), true) => {
+                let begins = refusal.ticket.map(|ticket| ticket.start);
+                assert_eq!(begins, Some(start));
+            }
+            (Verdict::Ask(None), false) => {}
+            _ => panic!("{verdict:?}"),
+        }
     }
 }
 

@@ -217,8 +217,9 @@ impl GateView<'_> {
         }
         let abroad = self.abroad.as_ref().map(|abroad| &*abroad.stake);
         let most = match (wish.sale, abroad) {
-            // C has left the room already.
-            (_, Some(_)) if leased => depth.min(gate.places_abroad(depth)),
+            (_, Some(stake)) if leased => {
+                stake.sellable_of_all(depth.min(gate.places_abroad(depth)))
+            }
             (_, Some(stake)) => {
                 stake.sellable_here(gate.borne_abroad(depth, stake.nodes, stake.spare != 0))
             }
