@@ -441,7 +441,7 @@ impl Fleet {
     /// A message of a node to the store, or (`back`) an answer: it takes its time, or gets lost.
     fn send(&mut self, node: usize, back: bool, message: Message) {
         if self.cut[node] || self.store.away {
-            return;
+            return self.gets_lost(&message);
         }
         let mean = self.setup.delay.as_secs_f64();
         let takes = Micros::from_secs_f64(self.delays.exponential(mean)).max(Micros(50));
@@ -458,13 +458,22 @@ impl Fleet {
         self.events.at(at, Happens::Message(self.sent));
     }
 
+    /// Places whose lease nobody has heard of are nobody's, and a store that forgets them may lease them again.
+    fn gets_lost(&mut self, message: &Message) {
+        if let Message::Answer(.., answer) = message
+            && let Some(lease) = &answer.lease
+        {
+            self.oracle.is_nobodys(lease);
+        }
+    }
+
     fn arrives(&mut self, message: Message) {
         let (Message::Ask(node, ..)
         | Message::Asked(node, ..)
         | Message::Batch(node, ..)
         | Message::Answer(node, ..)) = message;
         if self.cut[node] || self.store.away {
-            return;
+            return self.gets_lost(&message);
         }
         let number = self.nodes[node].number;
         let who = |life| Life { node: number, life };

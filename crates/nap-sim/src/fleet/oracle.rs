@@ -314,6 +314,15 @@ impl Oracle {
         });
     }
 
+    /// The answer with this lease, the last of its slot to that node, was lost on its way.
+    pub fn is_nobodys(&mut self, lease: &Lease) {
+        if let Some(all) = self.leased.get_mut(&lease.slot.number)
+            && let Some(at) = all.iter().rposition(|(other, _)| other == lease)
+        {
+            all.remove(at);
+        }
+    }
+
     /// Places were leased. The same time is leased once, whatever C the slot has: an emptied store may freeze another.
     pub fn leased(&mut self, lease: Option<&Lease>, node: u8, now: Micros) {
         let Some(lease) = lease else { return };

@@ -161,6 +161,14 @@ fn places_are_leased_once_and_none_beyond_the_slot() {
         twice.leased(Some(&lease(50, 10)), 2, at(8.1));
         assert_eq!(twice.failure.is_none(), is_excused, "{fault:?}");
     }
+    // An answer was lost, and a store that has forgotten that leases the same places again: once.
+    let mut lost = oracle();
+    lost.leased(Some(&lease(0, 60)), 1, at(9.0));
+    lost.is_nobodys(&lease(0, 60));
+    lost.leased(Some(&lease(0, 60)), 1, at(19.0));
+    assert_eq!(lost.failure, None);
+    lost.leased(Some(&lease(50, 10)), 2, at(29.0));
+    assert!(lost.failure.is_some_and(|why| why.contains("leased twice")));
 }
 
 #[test]
