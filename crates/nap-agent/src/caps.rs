@@ -15,12 +15,11 @@ use nap_core::room::gate_agent::Sharing;
 use nap_core::room::terms::how;
 
 use crate::commands::{Answers, Commands, Script};
+use crate::gates::GAP;
 use crate::line::Failure;
 
 /// Clients that one exchange tells of, about.
 const MOST: usize = 256;
-/// Between two exchanges for which nobody waits.
-const GAP: Micros = Micros::from_millis(5);
 
 /// One node's part in the caps of its fleet.
 pub struct Caps {
@@ -103,19 +102,21 @@ impl Caps {
         }
         if self.under_way.is_empty() {
             self.waited_for = clients.holdings.is_waited_for();
-            clients.holdings.has_answered();
             if clients.holdings.has_lost() {
                 self.bucket = 0;
             }
             let changed = std::iter::from_fn(|| clients.holdings.take());
             self.under_way.extend(changed.take(MOST));
+            // The next exchange may be waited for, too.
+            if !clients.holdings.has_some() {
+                clients.holdings.has_answered();
+            }
             let mut gates = tables.gates.iter();
             if self.bucket < BUCKETS && !gates.any(|gate| gate.terms.per_client.how == how::FIXED) {
                 self.bucket = BUCKETS;
             }
             while self.bucket < BUCKETS && self.under_way.len() < MOST {
-                let holders = clients.holders_in(self.bucket, now);
-                self.under_way.extend(holders);
+                self.under_way.extend(clients.clients_in(self.bucket));
                 self.bucket += 1;
             }
             self.under_way.sort_unstable();

@@ -27,6 +27,9 @@ struct Node {
     presence: Presence,
     /// Inside time.
     heard: Micros,
+    /// It does not become silent before this, inside time: there was an outage, and it may not be back yet. Zero: there was
+    /// none since it was heard.
+    spared: Micros,
     /// When, and how many accesses had come: of the last [`SHARES`], the latest last.
     arrivals: VecDeque<(Micros, u64)>,
 }
@@ -37,8 +40,6 @@ pub struct Fleet {
     nodes: BTreeMap<u8, Node>,
     /// When it was heard last, inside time; zero: never. What is there at first is no news.
     last: Micros,
-    /// Nobody becomes silent before this, inside time: there was an outage, and others may not be back yet.
-    spared: Micros,
 }
 
 /// What has changed.
@@ -77,13 +78,17 @@ impl Fleet {
         mut cards: BTreeMap<u8, Card>,
         ours: &Card,
     ) -> Vec<(String, News)> {
-        if self.last != Micros::ZERO && now - self.last >= OUTAGE {
-            let back = match now - self.last >= SILENT {
-                true => BACK,
-                false => SILENT,
-            };
-            self.spared = self.spared.max(now + back);
-        }
+        let gap = match self.last {
+            Micros::ZERO => Micros::ZERO,
+            last => now - last,
+        };
+        let back = now + if gap >= SILENT { BACK } else { SILENT };
+        // Once: where each look is late, who is dead is silent all the same.
+        let spared = |before: Micros, moved: bool| match gap >= OUTAGE {
+            true if moved || before == Micros::ZERO => back,
+            false if moved => Micros::ZERO,
+            _ => before,
+        };
         let lived = |old: &Option<Node>| {
             old.as_ref()
                 .is_some_and(|old| old.presence == Presence::Alive)
@@ -110,16 +115,19 @@ impl Fleet {
                 .as_ref()
                 .filter(|old| old.beat.instance == beat.instance);
             let arrivals = same.map_or_else(VecDeque::new, |old| old.arrivals.clone());
+            let moved = old.as_ref().is_none_or(|old| old.beat.at != beat.at);
+            let spared = spared(old.as_ref().map_or(Micros::ZERO, |old| old.spared), moved);
             let node = Node {
                 differs: card.differs_from(ours),
                 card,
                 presence: match (beat.left, now - heard >= SILENT) {
                     (true, _) => Presence::Left,
-                    (false, true) if now < self.spared && lived(&old) => Presence::Alive,
+                    (false, true) if now < spared && lived(&old) => Presence::Alive,
                     (false, true) => Presence::Silent,
                     (false, false) => Presence::Alive,
                 },
                 heard,
+                spared,
                 arrivals: counted(arrivals, now, beat.figures.arrivals),
                 beat,
             };
@@ -128,7 +136,11 @@ impl Fleet {
             self.nodes.insert(number, node);
         }
         // If the store was emptied they come back at once; else they were taken out by hand.
-        before.retain(|_, old| now - old.heard < SILENT);
+        before.retain(|_, old| {
+            old.spared = spared(old.spared, false);
+            let lives = now < old.spared && old.presence == Presence::Alive;
+            now - old.heard < SILENT || lives
+        });
         self.nodes.append(&mut before);
         self.last = now;
         news
@@ -349,6 +361,32 @@ mod tests {
             assert_eq!(world.second(&[1, 2]), []);
         }
         assert_eq!(world.shown()[3], Member::default());
+    }
+
+    /// It is back empty after ten seconds, and web2 is back a second later.
+    #[test]
+    fn a_store_that_was_away_and_is_empty_silences_nobody() {
+        let mut world = World::new();
+        world.second(&[1, 2]);
+        world.beats.clear();
+        world.now = world.now + Micros::from_secs(10);
+        assert_eq!(world.second(&[1]), []);
+        assert_eq!(world.fleet.alive(), 2);
+        assert_eq!(world.second(&[1, 2]), []);
+    }
+
+    /// Each look is late, and web2 is dead.
+    #[test]
+    fn a_slow_machine_sees_who_is_silent_too() {
+        let mut world = World::new();
+        world.second(&[1, 2]);
+        let since = world.now;
+        let mut news = Vec::new();
+        for _ in 0..4 {
+            world.now = world.now + Micros::from_secs(1);
+            news.extend(world.second(&[1]));
+        }
+        assert_eq!(news, [of(2, News::Silent { since })]);
     }
 
     #[test]

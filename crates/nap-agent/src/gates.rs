@@ -23,8 +23,8 @@ use crate::commands::{Answers, Commands};
 use crate::line::Failure;
 use crate::telling::{Speaker, Teller, Terms};
 
-/// Between two looks at the gates that no beat asks for.
-const GAP: Micros = Micros::from_millis(5);
+/// Between two looks at the tables that no beat asks for and nobody waits for.
+pub(crate) const GAP: Micros = Micros::from_millis(5);
 
 /// For so long two agents may be there. What one has noted the other tells, once the first is gone.
 const BOTH: Micros = Micros::from_secs(1);

@@ -1,11 +1,9 @@
 //! What the store is told of clients that may hold no more than so many tickets, and says of them.
 
-use mod_nap::agent::Auth;
 use mod_nap::shm::clock;
 use nap_agent::caps::Caps;
 use nap_agent::commands::Commands;
 use nap_agent::store;
-use nap_core::fleet::address::Address;
 use nap_core::micros::Micros;
 use nap_core::nap::client_caps::ClientCaps;
 use nap_core::nap::holdings::{Age, Asked};
@@ -13,7 +11,7 @@ use nap_core::room::terms::{Choice, how};
 use nap_testkit::store::Store;
 use nap_testkit::wait_until;
 
-use crate::node::PATIENCE;
+use crate::node::{PATIENCE, opened};
 use crate::room::Room;
 
 const CLIENT: u64 = 0xc11e;
@@ -30,14 +28,11 @@ struct Node {
 
 impl Node {
     fn new(number: u8, server: &Store) -> Node {
-        let address = Address::parse(&server.url()).expect("an address");
-        let mut store = store::Store::new(address, Auth::default(), "nap");
-        store.open().expect("it listens");
         Node {
             room: Room::new(&format!("web{number}"), &server.url(), None),
             number,
             caps: Caps::new("nap"),
-            store,
+            store: opened(server),
         }
     }
 
@@ -155,7 +150,7 @@ fn what_has_ended_is_held_no_more_and_what_is_no_count_is_none() {
 fn all_clients_are_told_of_again_where_there_is_a_cap() {
     let server = Store::start();
     let mut node = Node::new(1, &server);
-    node.sells(1, 300);
+    let end = node.sells(1, 300);
     assert!(node.speaks());
     server.ask(&["FLUSHALL"]);
     node.caps.begins_anew();
@@ -171,6 +166,11 @@ fn all_clients_are_told_of_again_where_there_is_a_cap() {
     assert_eq!(server.ask(&["HKEYS", KEY]).trim(), "1");
     let net = format!("nap:{{nap}}:c:{NET:016x}");
     assert_eq!(server.ask(&["HKEYS", &net]).trim(), "1");
+    // Its last was used, and that was not told.
+    node.at_clients(|clients, _| clients.used(1, end, [0; 2]));
+    node.caps.begins_anew();
+    while node.speaks() {}
+    assert_eq!(server.ask(&["EXISTS", KEY, &net]).trim(), "0");
 }
 
 #[test]

@@ -1,17 +1,15 @@
 //! Places that a node leases for those whom its gate has held until it knew its speed.
 
-use mod_nap::agent::Auth;
 use nap_agent::commands::Commands;
 use nap_agent::gates::{self, Gates};
 use nap_agent::store;
-use nap_core::fleet::address::Address;
 use nap_core::micros::Micros;
 use nap_core::room::terms::{Choice, how};
 use nap_core::room::verdict::Verdict;
 use nap_testkit::store::Store;
 use nap_testkit::wait_until;
 
-use crate::node::PATIENCE;
+use crate::node::{PATIENCE, opened};
 use crate::room::Room;
 
 /// The agent of a room, without its beats.
@@ -52,12 +50,9 @@ fn a_gate_that_was_leased_too_few_places_for_those_it_holds_asks_for_more_before
             n: 1,
         };
     });
-    let address = Address::parse(&server.url()).expect("an address");
-    let mut store = store::Store::new(address, Auth::default(), "nap");
-    store.open().expect("it listens");
     let mut agent = Agent {
         gates: Gates::new(&room.node.brief),
-        store,
+        store: opened(&server),
     };
     agent.speaks(&room, true);
     let waits = |verdict: &Verdict| matches!(verdict, Verdict::Wait(_));

@@ -8,18 +8,29 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use mod_nap::agent::{Brief, KeyMark, RoomMark};
+use mod_nap::agent::{Auth, Brief, KeyMark, RoomMark};
 use mod_nap::layout::Dims;
 use mod_nap::shm::segment::Segment;
+use nap_agent::store;
+use nap_core::fleet::address::Address;
 use nap_core::fleet::link::{Link, Standing};
 use nap_core::fleet::member::{Member, Presence};
 use nap_core::fleet::trouble::Trouble;
+use nap_testkit::store::Store;
 use nap_testkit::{made, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection to it, as an agent's.
+pub fn opened(server: &Store) -> store::Store {
+    let address = Address::parse(&server.url()).expect("an address");
+    let mut store = store::Store::new(address, Auth::default(), "nap");
+    store.open().expect("it listens");
+    store
+}
 
 /// Where the head of a segment has its clock's offset (src/shm/segment.rs).
 const OFFSET: u64 = 32;

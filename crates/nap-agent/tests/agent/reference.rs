@@ -1,11 +1,9 @@
 //! The scripts do what the simulator's store does: the same messages, the same answers.
 
-use mod_nap::agent::Auth;
 use nap_agent::commands::Commands;
 use nap_agent::line::Failure;
 use nap_agent::store;
 use nap_agent::telling::{Heard, Speaker, Teller, Terms};
-use nap_core::fleet::address::Address;
 use nap_core::fleet::exchange::{Batch, GateBeat, LeaseAsk, Tale};
 use nap_core::fleet::guests::{Name, Told};
 use nap_core::fleet::lease::Lease;
@@ -16,6 +14,8 @@ use nap_sim::fleet::oracle::Life;
 use nap_sim::fleet::setup::Flaw;
 use nap_sim::fleet::store::Store as Simulated;
 use nap_testkit::store::Store;
+
+use crate::node::opened;
 
 /// The fleet's clock is a key: a test moves it on.
 const CLOCK: &str =
@@ -37,12 +37,9 @@ impl Real {
     /// With the clock of a test, or (zero) its own.
     pub fn start(now: Micros) -> Real {
         let server = Store::start();
-        let address = Address::parse(&server.url()).expect("an address");
-        let mut store = store::Store::new(address, Auth::default(), "nap");
-        store.open().expect("it listens");
         let mut real = Real {
+            store: opened(&server),
             server,
-            store,
             teller: match now {
                 Micros::ZERO => Teller::new("nap"),
                 _ => Teller::after("nap", CLOCK),

@@ -158,11 +158,10 @@ impl ClientCaps {
         entry.flat_map(move |entry| entry.tickets.ends(now))
     }
 
-    /// The prefixes in one of [`BUCKETS`] that hold live tickets.
-    pub fn holders_in(&self, bucket: usize, now: Micros) -> impl Iterator<Item = u64> + '_ {
+    /// The prefixes in one of [`BUCKETS`] that hold live tickets, or have held some.
+    pub fn clients_in(&self, bucket: usize) -> impl Iterator<Item = u64> + '_ {
         let entries = self.buckets.get(bucket).into_iter().flatten();
-        let live = entries.filter(move |entry| entry.tickets.live_at(now) != 0);
-        live.map(|entry| entry.hash)
+        entries.map(|entry| entry.hash).filter(|hash| *hash != 0)
     }
 
     /// Does nobody come back with a client's tickets? `least` of them have lapsed, and more than were used.

@@ -596,7 +596,8 @@ impl GateAgent {
         stake.own_most = ((borne * share) as u32).max(1);
         view.gate.borne = stake.own_most;
         // A store that has lost them is told the claims of all again; until then what was known of them is nearer the truth.
-        if view.now < self.leases_from {
+        let known_until = stake.all.knows_until();
+        if view.now < self.leases_from && view.now + view.gate.terms.bound < known_until {
             return;
         }
         stake.all = inside(cells, sharing);
