@@ -9,8 +9,8 @@ use crate::card::{Beat, Card};
 
 /// Shares are of the accesses of so long.
 const SHARES: Micros = Micros::from_secs(10);
-/// A node that has not been heard for so long, or has left so long ago, is not shown any more.
-const FORGET: Micros = Micros::from_secs(24 * 3600);
+/// A node that has not been heard for so long, or has left so long ago, is not shown any more, and its number may be another's.
+pub(crate) const FORGET: Micros = Micros::from_secs(24 * 3600);
 
 /// After an outage others are back so late at most: an agent tries again every 30 s where the store was silent.
 const BACK: Micros = Micros::from_secs(33);

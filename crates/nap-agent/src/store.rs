@@ -15,6 +15,7 @@ use redis::{Pipeline, Value, pipe};
 
 use crate::card::{Beat, Card};
 use crate::commands::{Answers, Commands, Script};
+use crate::fleet::FORGET;
 use crate::line::{Failure, Line, good, read, shown};
 use crate::tls;
 
@@ -307,7 +308,8 @@ impl Store {
             .arg(saying.node)
             .arg(saying.beat.written())
             .arg(saying.card.unwrap_or_default())
-            .arg(SILENT.0);
+            .arg(SILENT.0)
+            .arg(FORGET.0);
         if saying.others {
             to.add("HGETALL").arg(beats);
         }

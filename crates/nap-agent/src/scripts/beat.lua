@@ -1,8 +1,10 @@
--- A node's sign of life. The first one of a name gives it a number, for good.
+-- A node's sign of life. The first one of a name gives it a number. It keeps it, unless none is left for another name once it
+-- has been away for a day and longer than all others.
 --
 -- KEYS  1 names (hash: name -> number)   2 beats (hash: number -> JSON)   3 cards (likewise)   4 epoch
 -- ARGV  1 name   2 instance   3 number it had before, 0: none   4 beat (JSON object)
 --       5 card (JSON; empty: as it is here)   6 microseconds after which a name is free
+--       7 microseconds after which its number may be another's
 -- Answers {'joined', seconds, microseconds, number, epoch, is its card here (0, 1)},
 --         {'taken', seconds, microseconds, card of who has the name}, {'full', seconds, microseconds}.
 local time = redis.call('TIME')
@@ -14,6 +16,26 @@ local epoch = redis.call('GET', KEYS[4])
 if not epoch then
   epoch = stamp
   redis.call('SET', KEYS[4], epoch)
+end
+
+-- The last beat of a number, if there is one that can be read.
+local function beat_of(number)
+  local last = redis.call('HGET', KEYS[2], number)
+  local sound, beat = pcall(cjson.decode, last or '')
+  if sound and type(beat) == 'table' and type(beat.at) == 'number' then return beat end
+end
+
+-- The name that nobody has used for longest.
+local function gone()
+  local name, number
+  local since = now - tonumber(ARGV[7])
+  local names = redis.call('HGETALL', KEYS[1])
+  for one = 1, #names, 2 do
+    local beat = beat_of(names[one + 1])
+    local at = beat and beat.at or 0
+    if at < since and tonumber(names[one + 1]) then name, number, since = names[one], names[one + 1], at end
+  end
+  return name, number
 end
 
 local number = redis.call('HGET', KEYS[1], ARGV[1])
@@ -30,18 +52,19 @@ if not number then
       end
     end
   end
-  if not number then return {'full', time[1], time[2]} end
+  if not number then
+    local before
+    before, number = gone()
+    if not number then return {'full', time[1], time[2]} end
+    redis.call('HDEL', KEYS[1], before)
+    redis.call('HDEL', KEYS[3], number)
+  end
   redis.call('HSET', KEYS[1], ARGV[1], number)
 end
 
-local last = redis.call('HGET', KEYS[2], number)
-if last then
-  local sound, beat = pcall(cjson.decode, last)
-  if sound and type(beat) == 'table' and type(beat.at) == 'number' and beat.left ~= true
-    and beat.instance ~= ARGV[2] and math.abs(now - beat.at) < tonumber(ARGV[6])
-  then
-    return {'taken', time[1], time[2], redis.call('HGET', KEYS[3], number) or ''}
-  end
+local last = beat_of(number)
+if last and last.left ~= true and last.instance ~= ARGV[2] and math.abs(now - last.at) < tonumber(ARGV[6]) then
+  return {'taken', time[1], time[2], redis.call('HGET', KEYS[3], number) or ''}
 end
 
 redis.call('HSET', KEYS[2], number, '{"at":' .. stamp .. ',' .. string.sub(ARGV[4], 2))

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::node::Node;
 use crate::room::Room;
+use mod_nap::shm::clock;
 use nap_core::fleet::guests::{Name, Told};
 use nap_core::fleet::link::Standing;
 use nap_core::fleet::member::Presence;
@@ -200,9 +201,21 @@ fn nonsense_under_our_keys_disturbs_nobody() {
 #[test]
 fn a_fleet_that_is_full_takes_nobody_in() {
     let store = Store::start();
+    let day = Duration::from_secs(24 * 3600).as_micros() as u64;
+    // When it was heard last: all within a day.
+    let heard = |node: u64, ago: u64| {
+        let at = clock::wall() - ago;
+        let beat = format!(r#"{{"at":{at},"instance":"a"}}"#);
+        store.ask(&["HSET", "nap:{nap}:beats", &node.to_string(), &beat]);
+    };
     for node in 1..=255 {
-        let (name, node) = (format!("old{node}"), node.to_string());
-        store.ask(&["HSET", "nap:{nap}:names", &name, &node]);
+        store.ask(&[
+            "HSET",
+            "nap:{nap}:names",
+            &format!("old{node}"),
+            &node.to_string(),
+        ]);
+        heard(node, day - 600_000_000 - node);
     }
     let node = Node::started("web1", &store.url());
     node.wait_for_trouble(Standing::Alone, Trouble::FleetFull);
@@ -211,6 +224,21 @@ fn a_fleet_that_is_full_takes_nobody_in() {
     store.ask(&["HDEL", "nap:{nap}:names", "old77"]);
     node.wait_until_joined();
     assert_eq!(node.number(), 77);
+    // Hosts with new names each time do not use all numbers up.
+    let second = Node::started("web2", &store.url());
+    second.wait_for_trouble(Standing::Alone, Trouble::FleetFull);
+    heard(31, day + 2_000_000);
+    heard(30, day + 3_000_000);
+    heard(29, day + 1_000_000);
+    second.wait_until_joined();
+    assert_eq!(second.number(), 30);
+    assert_eq!(
+        store.ask(&["HEXISTS", "nap:{nap}:names", "old30"]).trim(),
+        "0"
+    );
+    node.wait_for("it sees who has the number now", |node| {
+        node.sees("web2") == Some(Presence::Alive)
+    });
 }
 
 #[test]
