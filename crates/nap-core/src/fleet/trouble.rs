@@ -16,11 +16,11 @@ pub enum Trouble {
     Password = 5,
     /// The account may not do what we ask.
     Rights = 6,
-    /// It is a replica: nothing can be written there.
+    /// It is a replica, or lacks its own: nothing can be written there.
     ReadOnly = 7,
     /// It loads its data, or waits for its primary.
     Loading = 8,
-    /// It has no memory left.
+    /// It has no memory left, or its disk fails.
     Full = 9,
     /// It is older than [`OLDEST`].
     TooOld = 10,
@@ -34,7 +34,7 @@ pub enum Trouble {
     NoPrimary = 14,
     /// Another living node has this name.
     NameTaken = 15,
-    /// All 255 numbers are given out.
+    /// All 255 numbers are given out to nodes that were there within a day.
     FleetFull = 16,
     /// The agent and the module are of two versions.
     OtherLayout = 17,
@@ -92,9 +92,11 @@ impl Trouble {
             Trouble::Rights => {
                 "its account may not do what is needed (docs/fleet.md, \"The store\")"
             }
-            Trouble::ReadOnly => "it is a replica, which takes no writes",
+            Trouble::ReadOnly => {
+                "it takes no writes: it is a replica, or its own replicas are missing"
+            }
             Trouble::Loading => "it still loads its data, or waits for its primary",
-            Trouble::Full => "it has no memory left",
+            Trouble::Full => "it has no memory left, or cannot save to its disk",
             Trouble::TooOld => "it is too old: Redis 6.2, Valkey 7.2 or newer is wanted",
             Trouble::OtherKeys => "keys that begin with nap: hold data of something else",
             Trouble::Garbage => "what answers there is neither Redis nor Valkey",

@@ -25,7 +25,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         default: "auto",
         place: "room, page",
         help: "how many accesses run at once: a number, or auto or paper, with min=, max= and such",
-        text: "how many accesses run at once, over all of httpd's processes. `auto` finds the number by the progress that is made. It begins with the number of processors, two at least, and goes up to half of MaxRequestWorkers and 256 unless `max=` says otherwise. Use `progress=own` where the work is done elsewhere. `paper` is SQS's own law with the mean of `history=` intervals, see [sqs.md](sqs.md). `n shared`: so many run at once over all front ends that share a store, see [fleet.md](fleet.md)",
+        text: "how many accesses run at once, over all of httpd's processes. `auto` finds the number by the progress that is made. It begins with the number of processors, two at least, and goes up to half of MaxRequestWorkers and 256 unless `max=` says otherwise. Use `progress=own` where the work is done elsewhere. `paper` is SQS's own law with the mean of `history=` intervals, see [sqs.md](sqs.md). `n shared`: so many run at once over all front ends that share a store, not in rooms with sessions, see [fleet.md](fleet.md)",
         shipped: "\
 # How many accesses run at once, over all processes: about what processors and database bear.
 # auto finds the number by what gets done; it begins with as many as processors, at least 2.

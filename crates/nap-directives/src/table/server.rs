@@ -78,7 +78,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         default: "a random key",
         place: "server",
         help: "a file of keys, one \"id hex\" a line: the first signs",
-        text: "keys that sign tickets, a line each: `id hex`; the first signs, all verify",
+        text: "keys that sign tickets, a line each: `id hex`; the first signs, all verify; `NapStore` wants it, the same on all front ends",
         shipped: "\
 # Keys that sign tickets, a line each: id and hexadecimal digits. Without it a random key.
 #NapTicketKey /etc/apache2/nap.keys
@@ -130,7 +130,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         default: "Off",
         place: "server",
         help: "the Valkey or Redis where several front ends meet, e.g. redis://10.0.0.5; sticky spare= fleet= timeout= forget= agent=; or Off",
-        text: "several front ends meet at this Valkey or Redis, see [fleet.md](fleet.md): `redis://host[:port][/db]`, `rediss://` (TLS), `redis+unix:///path` or `redis+sentinel://host,host,host/name`. `fleet=nap`: several fleets may share a store. `sticky`: the balancer keeps each visitor on one front end. `spare=1`: room is kept for the holders of one front end that is lost; `0`: more tickets a second where workers are few. `timeout=20ms`: how long a request may wait for it. `forget=30s`: a front end that was silent for so long has no part in a shared limit. `agent=`: the program that speaks with it",
+        text: "several front ends meet at this Valkey or Redis, see [fleet.md](fleet.md): `redis://host[:port][/db]`, `rediss://` (TLS), `redis+unix:///path` or `redis+sentinel://host,host,host/name[/db]`. `fleet=nap`: several fleets may share a store. `sticky`: the balancer keeps each visitor on one front end. `spare=1`: room is kept for the holders of one front end that is lost; `0`: more tickets a second where workers are few. `timeout=20ms`: how long a request may wait for it. `forget=30s`: a front end that was silent for so long has no part in a shared limit. `agent=`: the program that speaks with it",
         shipped: "\
 # Several front ends that share a crowd meet at this Valkey or Redis. All of them need the same NapTicketKey. Where rooms have
 # sessions the balancer must keep each visitor on one front end; if none has, leave the word sticky out: any balancer will do.

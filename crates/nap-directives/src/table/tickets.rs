@@ -181,7 +181,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         default: "auto",
         place: "room",
         help: "live tickets that one address (IPv6: one /64) may hold; auto: no cap, but one whose tickets lapse more than they are used gets one place in fifty of each slot while others ask",
-        text: "live tickets that one address (IPv6: one /64) may hold. auto: no cap, but an address whose tickets lapse more than they are used gets one place in fifty of each slot while others ask ([tickets.md](tickets.md#addresses))",
+        text: "live tickets that one address (IPv6: one /64) may hold. auto: no cap, but an address whose tickets lapse more than they are used gets one place in fifty of each slot while others ask ([tickets.md](tickets.md#addresses)). With `NapStore` those of all front ends count, and n is the same on all",
         shipped: "\
 # Live tickets that one address (IPv6: one /64) may hold; auto: no cap, but one whose tickets lapse more
 # than they are used gets one place in fifty of each slot while others ask.
