@@ -191,7 +191,9 @@ impl Stake {
     pub fn sellable_of_all(&self, most: u32) -> u32 {
         match self.own_most {
             0 => most,
-            own_most => most.min(own_most.saturating_add(most.saturating_sub(own_most) / 4)),
+            own_most => {
+                most.min(own_most.saturating_add(most.saturating_sub(own_most).div_ceil(4)))
+            }
         }
     }
 

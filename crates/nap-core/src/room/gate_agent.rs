@@ -18,6 +18,7 @@ use crate::fleet::weights::{self, Arrivals};
 use crate::micros::Micros;
 use crate::nap::ledger::{CELL, claimed, window_of};
 use crate::nap::ticket_states::State;
+use crate::nap::whole;
 
 /// How often a node asks for the others.
 pub const EXCHANGE: Micros = Micros::from_secs(1);
@@ -414,7 +415,9 @@ impl GateAgent {
             self.leases_from = view.now + lease::LEARNING;
         }
         if let Some(abroad) = &mut view.abroad {
-            abroad.stake.leased = u32::from(sharing.leased);
+            // Until places are leased nobody waits for one.
+            let leased = sharing.leased && view.now >= self.leases_from;
+            abroad.stake.leased = u32::from(leased);
             (abroad.stake.heard, abroad.stake.awaits) = (view.now, 0);
         }
         match met {
@@ -593,7 +596,7 @@ impl GateAgent {
             Some(tickets) => tickets.saturating_mul(nodes),
             None => lease::capacity(period, rate, margin, borne, claimed),
         };
-        stake.own_most = ((borne * share) as u32).max(1);
+        stake.own_most = whole(borne * share).max(1);
         view.gate.borne = stake.own_most;
         // A store that has lost them is told the claims of all again; until then what was known of them is nearer the truth.
         let known_until = stake.all.knows_until();

@@ -273,6 +273,29 @@ fn a_holder_who_is_put_off_waits_for_no_lease() {
     assert_eq!((refusal.reason, again), (Reason::Deferred, Some(true)));
 }
 
+/// Where newcomers are sold none: nodes have sold their own slots at the same time.
+#[test]
+fn a_holder_who_is_put_off_is_given_any_leased_place() {
+    let mut story = leasing(terms(fixed(5)));
+    story.runs(1, &[]);
+    let ticket = story.ticket(2);
+    story.now = ticket.start;
+    let start = story.now + Micros::from_secs(30);
+    let opened = story.state.at_gate(story.now, |view| {
+        view.open_leased(start, Micros::from_secs(1), 4)
+    });
+    assert!(opened.0);
+    let stake = &mut story.state.stakes[0];
+    (stake.heard, stake.share_ppm, stake.own_most) = (story.now, 500_000, 1);
+    stake.all = Ahead::told(story.now, [4; AHEAD], [0; AHEAD]);
+    let verdict = presents(&mut story, 2, ticket, Parking::Last);
+    let Verdict::Refuse(refusal) = verdict else {
+        panic!("{verdict:?}")
+    };
+    let begins = refusal.ticket.map(|again| again.start);
+    assert_eq!((refusal.reason, begins), (Reason::Deferred, Some(start)));
+}
+
 /// Workers may be short in a fleet, and then the kernel holds requests: that is part of their bound.
 #[test]
 fn what_a_holder_stood_in_the_kernel_is_part_of_the_bound_in_a_fleet() {

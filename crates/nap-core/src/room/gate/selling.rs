@@ -217,8 +217,12 @@ impl GateView<'_> {
         }
         let abroad = self.abroad.as_ref().map(|abroad| &*abroad.stake);
         let most = match (wish.sale, abroad) {
-            (_, Some(stake)) if leased => {
-                stake.sellable_of_all(depth.min(gate.places_abroad(depth)))
+            (sale, Some(stake)) if leased => {
+                let answered = depth.min(gate.places_abroad(depth));
+                match sale {
+                    Sale::Newcomer => stake.sellable_of_all(answered),
+                    Sale::Rebooked | Sale::Guard => answered,
+                }
             }
             (_, Some(stake)) => {
                 stake.sellable_here(gate.borne_abroad(depth, stake.nodes, stake.spare != 0))
