@@ -419,7 +419,10 @@ impl Agent {
         for word in [&self.link.node, &self.segment.head().node] {
             word.store(node.into(), Relaxed);
         }
-        self.member = true;
+        if !std::mem::replace(&mut self.member, true) {
+            // What happened while it was alone was not told.
+            self.caps.begins_anew();
+        }
         let known = self.link.epoch.swap(epoch, Relaxed);
         if known != 0 && known != epoch {
             self.caps.begins_anew();

@@ -147,6 +147,7 @@ impl Caps {
             for (hash, many) in self.under_way.iter().zip(elsewhere) {
                 tables.clients.holdings.heard(*hash, many, tables.now);
             }
+            self.more |= tables.clients.holdings.has_some();
         });
         self.under_way.clear();
         if std::mem::take(&mut self.waited_for) {

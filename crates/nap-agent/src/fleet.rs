@@ -135,11 +135,17 @@ impl Fleet {
             news.extend(self.news(old.as_ref(), &node).map(|one| (name(), one)));
             self.nodes.insert(number, node);
         }
-        // If the store was emptied they come back at once; else they were taken out by hand.
+        // If the store was emptied they come back at once, or after an outage a little later, or have died in it; else they
+        // were taken out by hand.
         before.retain(|_, old| {
             old.spared = spared(old.spared, false);
-            let lives = now < old.spared && old.presence == Presence::Alive;
-            now - old.heard < SILENT || lives
+            let lived = old.presence == Presence::Alive;
+            let stays = now - old.heard < SILENT || now < old.spared && lived;
+            if !stays && lived && old.spared != Micros::ZERO {
+                let since = old.heard;
+                news.push((old.card.name.clone(), News::Silent { since }));
+            }
+            stays
         });
         self.nodes.append(&mut before);
         self.last = now;
@@ -373,6 +379,22 @@ mod tests {
         assert_eq!(world.second(&[1]), []);
         assert_eq!(world.fleet.alive(), 2);
         assert_eq!(world.second(&[1, 2]), []);
+    }
+
+    /// Web2 has died in the outage, and the store knows nothing of it.
+    #[test]
+    fn who_does_not_come_back_to_a_store_that_was_away_and_is_empty_is_silent() {
+        let mut world = World::new();
+        world.second(&[1, 2]);
+        let since = world.now;
+        world.beats.clear();
+        world.now = world.now + Micros::from_secs(10);
+        let mut news = Vec::new();
+        for _ in 0..40 {
+            news.extend(world.second(&[1]));
+        }
+        assert_eq!(news, [of(2, News::Silent { since })]);
+        assert_eq!(world.fleet.alive(), 1);
     }
 
     /// Each look is late, and web2 is dead.

@@ -27,6 +27,6 @@ for n = 1, #KEYS do
     end
   end
   redis.call('PEXPIRE', key, string.format('%.0f', (last - now) * 1000 + 60000))
-  answers[n] = others
+  answers[n] = math.min(others, 4294967295)
 end
 return answers

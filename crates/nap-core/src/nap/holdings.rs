@@ -113,7 +113,7 @@ impl Holdings {
             entry.changed = 0;
         }
         if !self.push(hash) {
-            self.lost = 1;
+            self.may_be_lost();
         }
         true
     }
@@ -172,7 +172,12 @@ impl Holdings {
         self.written != self.taken
     }
 
-    /// Is all to be told, as some of it found no room? Not any more then.
+    /// All is to be told: some of it found no room, or a process died that may have had something to tell.
+    pub fn may_be_lost(&mut self) {
+        self.lost = 1;
+    }
+
+    /// Is all to be told? Not any more then.
     pub fn has_lost(&mut self) -> bool {
         std::mem::take(&mut self.lost) != 0
     }

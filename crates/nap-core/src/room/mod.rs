@@ -304,6 +304,7 @@ impl Tables<'_> {
         self.places.mend(&mut queues);
         self.count_sessions();
         self.each_gate(|view| view.mended());
+        self.clients.holdings.may_be_lost();
     }
 
     /// All accesses from before are gone (a full restart): no permit, place or child is left;

@@ -96,6 +96,25 @@ fn a_ticket_whose_place_is_lost_is_good_again() {
     }
 }
 
+/// What they hold may have changed, and the fleet has not been told.
+#[test]
+fn after_a_death_under_the_lock_all_clients_are_told_of_again() {
+    let mut story = Story::new(terms(fixed(5)));
+    let now = story.now;
+    let mut lost = |mends| {
+        story.state.locked(now, |tables| {
+            if mends {
+                tables.mend();
+            }
+            tables.clients.holdings.has_lost()
+        })
+    };
+    assert_eq!(
+        [false, true, false].map(|mends| lost(mends).0),
+        [false, true, false]
+    );
+}
+
 #[test]
 fn who_waits_again_after_a_death_in_serve_can_reload() {
     let mut story = Story::new(terms(fixed(5)));
