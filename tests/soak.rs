@@ -41,7 +41,9 @@ BwShareFiles 30 200
 BwShareBytes 10G 1G
 CustomLog /dev/null common
 KeepAliveTimeout 60
-MaxKeepAliveRequests 0";
+MaxKeepAliveRequests 0
+# One access is held until all others have been answered, however long a busy machine takes for that.
+Timeout 600";
     // Each child puts all its threads to use at once, and none ends for being idle.
     let (processes, threads) = if mpm == Mpm::Prefork { (8, 1) } else { (1, 16) };
     Httpd::builder()
