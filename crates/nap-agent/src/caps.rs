@@ -57,7 +57,7 @@ impl Caps {
 
     /// The store may have lost what it was told.
     pub fn begins_anew(&mut self) {
-        self.bucket = 0;
+        (self.bucket, self.more) = (0, true);
     }
 
     /// When there is more to be said, if nobody rings before.

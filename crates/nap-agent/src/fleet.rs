@@ -101,6 +101,7 @@ impl Fleet {
             };
             let from = match before.from {
                 Micros::ZERO => now,
+                _ if gap >= BACK => now,
                 from => from,
             };
             match gap >= OUTAGE {
@@ -404,6 +405,19 @@ mod tests {
         assert_eq!(world.second(&[1]), []);
         assert_eq!(world.fleet.alive(), 2);
         assert_eq!(world.second(&[1, 2]), []);
+    }
+
+    /// Web2 pauses for half a minute after the first, and so it does after the second.
+    #[test]
+    fn two_long_outages_silence_nobody_who_is_back_soon() {
+        let mut world = World::new();
+        world.second(&[1, 2]);
+        for gap in [60, 100] {
+            world.now = world.now + Micros::from_secs(gap);
+            assert_eq!(world.second(&[1]), []);
+        }
+        assert_eq!(world.second(&[1, 2]), []);
+        assert_eq!(world.fleet.alive(), 2);
     }
 
     /// It is away again and again, and web2 is back after all that.

@@ -31,9 +31,9 @@ local function gone()
   local since = now - tonumber(ARGV[7])
   local names = redis.call('HGETALL', KEYS[1])
   for one = 1, #names, 2 do
-    local beat = beat_of(names[one + 1])
+    local node, beat = tonumber(names[one + 1]), beat_of(names[one + 1])
     local at = beat and beat.at or 0
-    if at < since and tonumber(names[one + 1]) then name, number, since = names[one], names[one + 1], at end
+    if at < since and node and node >= 1 and node <= 255 then name, number, since = names[one], names[one + 1], at end
   end
   return name, number
 end

@@ -227,9 +227,12 @@ fn a_fleet_that_is_full_takes_nobody_in() {
     // Hosts with new names each time do not use all numbers up.
     let second = Node::started("web2", &store.url());
     second.wait_for_trouble(Standing::Alone, Trouble::FleetFull);
-    heard(31, day + 2_000_000);
-    heard(30, day + 3_000_000);
-    heard(29, day + 1_000_000);
+    // What is no number is nobody's.
+    store.ask(&["HSET", "nap:{nap}:names", "odd", "999"]);
+    let gone = |ago: u64| format!(r#"{{"at":{},"instance":"a"}}"#, clock::wall() - ago);
+    let (longer, less) = (gone(day + 3_000_000), gone(day + 2_000_000));
+    let beats = "nap:{nap}:beats";
+    store.ask(&["HSET", beats, "29", &less, "30", &longer, "31", &less]);
     second.wait_until_joined();
     assert_eq!(second.number(), 30);
     assert_eq!(

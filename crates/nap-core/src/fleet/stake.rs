@@ -314,5 +314,7 @@ mod tests {
         );
         stake.own_most = u32::MAX;
         assert_eq!(stake.sellable_of_all(40), 40);
+        stake.own_most = 4;
+        assert_eq!(stake.sellable_of_all(5), 5, "one at least");
     }
 }

@@ -30,6 +30,9 @@ const TALES: usize = 100_000;
 /// A fail-over loses no more than what was written in this time.
 const LOST: Micros = Micros::from_secs(10);
 
+/// Claims that are known no further than this are not kept for a store that has lost them.
+const KEPT: Micros = Micros::from_secs(32);
+
 /// What is to be told at once is told together with what else has happened in this time since the last message. Nobody
 /// waits for it: who wants to know whether a ticket is still good asks by itself.
 pub const PAUSE: Micros = Micros::from_millis(20);
@@ -600,7 +603,7 @@ impl GateAgent {
         view.gate.borne = stake.own_most;
         // A store that has lost them is told the claims of all again; until then what was known of them is nearer the truth.
         let known_until = stake.all.knows_until();
-        if view.now < self.leases_from && view.now + view.gate.terms.bound < known_until {
+        if view.now < self.leases_from && view.now + view.gate.terms.bound.min(KEPT) < known_until {
             return;
         }
         stake.all = inside(cells, sharing);
