@@ -30,6 +30,22 @@ struct Spared {
     until: Micros,
 }
 
+impl Spared {
+    /// The same after a look at `now`, `gap` after the one before it. Of a node that was heard meanwhile there is none before.
+    fn after(self, gap: Micros, now: Micros) -> Spared {
+        if gap < OUTAGE {
+            return self;
+        }
+        let begins = self.from == Micros::ZERO || gap >= BACK;
+        let from = if begins { now } else { self.from };
+        let back = now + if gap >= SILENT { BACK } else { SILENT };
+        Spared {
+            from,
+            until: back.min(from + OUTAGES),
+        }
+    }
+}
+
 /// A node as it was heard last.
 #[derive(Clone, Debug)]
 struct Node {
@@ -43,6 +59,12 @@ struct Node {
     spared: Spared,
     /// When, and how many accesses had come: of the last [`SHARES`], the latest last.
     arrivals: VecDeque<(Micros, u64)>,
+}
+
+impl Node {
+    fn lives(&self) -> bool {
+        self.presence == Presence::Alive
+    }
 }
 
 /// All nodes by their numbers.
@@ -93,29 +115,6 @@ impl Fleet {
             Micros::ZERO => Micros::ZERO,
             last => now - last,
         };
-        let back = now + if gap >= SILENT { BACK } else { SILENT };
-        let spared = |before: Spared, moved: bool| {
-            let before = match moved {
-                true => Spared::default(),
-                false => before,
-            };
-            let from = match before.from {
-                Micros::ZERO => now,
-                _ if gap >= BACK => now,
-                from => from,
-            };
-            match gap >= OUTAGE {
-                true => Spared {
-                    from,
-                    until: back.min(from + OUTAGES),
-                },
-                false => before,
-            }
-        };
-        let lived = |old: &Option<Node>| {
-            old.as_ref()
-                .is_some_and(|old| old.presence == Presence::Alive)
-        };
         let mut before = std::mem::take(&mut self.nodes);
         let mut news = Vec::new();
         for (number, beat) in beats {
@@ -138,17 +137,16 @@ impl Fleet {
                 .as_ref()
                 .filter(|old| old.beat.instance == beat.instance);
             let arrivals = same.map_or_else(VecDeque::new, |old| old.arrivals.clone());
-            let moved = old.as_ref().is_none_or(|old| old.beat.at != beat.at);
-            let spared = spared(
-                old.as_ref().map_or(Spared::default(), |old| old.spared),
-                moved,
-            );
+            let unmoved = old.as_ref().filter(|old| old.beat.at == beat.at);
+            let spared = unmoved.map_or_else(Spared::default, |old| old.spared);
+            let spared = spared.after(gap, now);
+            let lived = old.as_ref().is_some_and(Node::lives);
             let node = Node {
                 differs: card.differs_from(ours),
                 card,
                 presence: match (beat.left, now - heard >= SILENT) {
                     (true, _) => Presence::Left,
-                    (false, true) if now < spared.until && lived(&old) => Presence::Alive,
+                    (false, true) if now < spared.until && lived => Presence::Alive,
                     (false, true) => Presence::Silent,
                     (false, false) => Presence::Alive,
                 },
@@ -164,10 +162,9 @@ impl Fleet {
         // If the store was emptied they come back at once, or after an outage a little later, or have died in it; else they
         // were taken out by hand.
         before.retain(|_, old| {
-            old.spared = spared(old.spared, false);
-            let lived = old.presence == Presence::Alive;
-            let stays = now - old.heard < SILENT || now < old.spared.until && lived;
-            if !stays && lived && old.spared.from != Micros::ZERO {
+            old.spared = old.spared.after(gap, now);
+            let stays = now - old.heard < SILENT || now < old.spared.until && old.lives();
+            if !stays && old.lives() && old.spared.from != Micros::ZERO {
                 let since = old.heard;
                 news.push((old.card.name.clone(), News::Silent { since }));
             }
@@ -198,8 +195,7 @@ impl Fleet {
 
     /// How many live.
     pub fn alive(&self) -> usize {
-        let alive = |node: &&Node| node.presence == Presence::Alive;
-        self.nodes.values().filter(alive).count()
+        self.nodes.values().filter(|node| node.lives()).count()
     }
 
     /// Writes them into the segment's table, each at its number.
