@@ -145,6 +145,17 @@ fn what_has_ended_is_held_no_more_and_what_is_no_count_is_none() {
     assert_eq!(server.ask(&["EXISTS", KEY]).trim(), "0");
 }
 
+#[test]
+fn more_than_anybody_holds_is_as_many_as_can_be_told() {
+    let server = Store::start();
+    let mut node = Node::new(1, &server);
+    let end = clock::wall() / 1_000_000 + 60;
+    server.ask(&["HSET", KEY, "2", &format!("{end}:9999999999")]);
+    node.sells(1, 300);
+    assert!(node.speaks());
+    assert_eq!(node.elsewhere(), (u32::MAX, Age::Fresh));
+}
+
 /// A new agent, and one whose store has been emptied.
 #[test]
 fn all_clients_are_told_of_again_where_there_is_a_cap() {
