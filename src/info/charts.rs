@@ -332,8 +332,8 @@ fn tickets(gate: &GateLine, id: String) -> Chart {
         said: match slots.len() {
             0 => "No slot is open: nobody has been refused lately.".to_owned(),
             n => format!(
-                "{n} slots: {} tickets sold, {} redeemed, {} late, {} put off, {} broken, {} not \
-                 presented yet.",
+                "Slots shown: {n}. Tickets sold: {}; of these {} redeemed, {} late, {} put off, {} broken, \
+                 {} not presented yet.",
                 sum(slots, |slot| slot.sold.saturating_add(slot.sold_late)),
                 sum(slots, |slot| slot.redeemed),
                 sum(slots, |slot| slot.late),
