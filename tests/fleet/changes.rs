@@ -66,7 +66,8 @@ fn keys_and_bounds_are_changed_at_one_node_after_the_other() {
     for_event_or_each_mpm(|mpm| {
         let mut fleet = fleet(mpm)
             .node(|node| node.expect_log("NapWaitMax is ", "we change it"))
-            .node(of_restarts)
+            // More than all that could wait within the longer bound: else its room asks for more.
+            .node(|node| of_restarts(node).workers(2, 80))
             .start();
         let own = sale().bound;
         let other = or_long("2s", "5s");
