@@ -1,4 +1,4 @@
-//! How long visitors wait for the first byte of an answer, whatever the store is like:
+//! How long visitors wait for the first byte of an answer, whatever the store is like, or where another node dies:
 //!
 //! - **admitted**: visitors without a ticket who find a free place, and the same where all nodes share the limit;
 //! - **refused**: visitors without a ticket who come to a full node, and are sold one;
@@ -9,8 +9,8 @@
 //! A full node serves a page that ends half a millisecond after the holder has asked. So what the store takes beyond
 //! that is seen, and all that a node does besides.
 //!
-//! Each state of the store is visited in turn, `rounds=` times; with `states=WORD` those whose names contain it, and the
-//! store that stays well. Just before, the same is measured with the store well,
+//! Each state of the store is visited in turn, `rounds=` times; with `states=WORD,WORD` those whose names contain one of
+//! them, and the store that stays well. Just before, the same is measured with the store well,
 //! and what is judged is the difference of the two. The row **well** does so with a store that stays well: that is the
 //! noise. If that alone is beyond a bar the bench fails, too: measure on a quieter machine. The end of the admitted is the
 //! last hundredth; with `newcomers=4000` or more it is the last thousandth. Only a machine that has
@@ -67,9 +67,10 @@ const APP: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nserved
 /// Pages may be open for long, and their beginning is passed on at once.
 const PASS: &str = "flushpackets=on timeout=600";
 
-/// It sells the tickets that are presented to the other one.
+/// It sells the tickets that are presented to the next one. The last one has nothing to do.
 const SELLER: usize = 0;
 const ASKED: usize = 1;
+const IDLE: usize = 2;
 
 /// After a holder has asked: until then it is known that only the ticket lets it in.
 const UNTIL_FREE: Duration = Duration::from_micros(500);
@@ -95,10 +96,12 @@ enum State {
     Emptied,
     /// Its replica takes over.
     Replaced,
+    /// It is well, and so is all but the node that has nothing to do.
+    NodeKilled,
 }
 
 /// A state of the store, and whether requests have their answer in time.
-const STATES: [(&str, State, bool); 10] = [
+const STATES: [(&str, State, bool); 11] = [
     ("well", State::Well, true),
     ("killed", State::Killed, false),
     (
@@ -125,6 +128,7 @@ const STATES: [(&str, State, bool); 10] = [
     ("cut off from this node", State::CutOff, false),
     ("emptied each second", State::Emptied, true),
     ("replaced by Sentinels", State::Replaced, false),
+    ("well, another node killed", State::NodeKilled, true),
 ];
 
 /// Milliseconds until the first byte, by [`KINDS`].
@@ -334,12 +338,14 @@ impl Stage {
             State::Killed => self.fleet.store_mut().kill(),
             State::Turned(way) => self.turn(way),
             State::CutOff => self.fleet.cut(ASKED).turn(Way::Cut),
+            State::NodeKilled => self.fleet.kill(IDLE),
             State::Well | State::Emptied | State::Replaced => {}
         }
         let then = self.phase(&after, state);
         match state {
             State::Killed => self.fleet.store_mut().start_again(),
             State::Turned(_) | State::CutOff => self.turn(Way::Open),
+            State::NodeKilled => self.fleet.start_again(IDLE),
             State::Well | State::Emptied | State::Replaced => {}
         }
         self.fleet.until_store_is("joined");
