@@ -26,7 +26,8 @@
 //! - NapStore: with the module, at the only node of a fleet, compared with a server that is in none: admitted,
 //!   refused with a ticket, and a holder whom only the ticket lets in, so that the store is asked.
 //!
-//! `cargo bench --bench instructions -- ROW..` measures the rows whose names contain a given word.
+//! `cargo bench --bench instructions -- ROW..` measures the rows whose names contain a given word. With `NAP_SO` it measures
+//! another build of the module, such as the one before a change.
 
 mod held_page;
 mod holders;
