@@ -97,13 +97,19 @@ fn ask_in_frame(browser: &Browser, url: &str) {
             browser.run("return location.href + '\\n' + document.documentElement.outerHTML");
         panic!("no form in {shown}");
     }
-    browser.run(&format!(
-        "document.title = 'asks'; document.forms[0].action = '{url}'; document.forms[0].target = 'frame';
-         document.querySelector('iframe').onload = function () {{ document.title = 'shown'; }};"
-    ));
-    browser.click("button");
-    wait_until("the frame shows it", Duration::from_secs(20), || {
-        browser.run("return document.title") == "shown"
+    let asks = || {
+        browser.run(&format!(
+            "document.title = 'asks'; document.forms[0].action = '{url}'; document.forms[0].target = 'frame';
+             document.querySelector('iframe').onload = function () {{ document.title = 'shown'; }};"
+        ));
+        browser.click("button");
+        wait_until("the frame shows it", Duration::from_secs(20), || {
+            browser.run("return document.title") == "shown"
+        });
+    };
+    wait_until("the network is as it was", Duration::from_secs(20), || {
+        asks();
+        !browser.has_given_up_frame()
     });
 }
 

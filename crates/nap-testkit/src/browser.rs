@@ -53,7 +53,25 @@ impl Browser {
 
     /// Opens an address; returns when it has loaded.
     pub fn open(&self, url: &str) {
-        self.tell("/url", &json!({"url": url}));
+        comes_true(PATIENCE, || {
+            self.tell("/url", &json!({"url": url}));
+            !self.has_given_up()
+        });
+    }
+
+    /// The browser gives up what is on its way when the machine's network changes, as it does where containers come and go.
+    fn has_given_up(&self) -> bool {
+        let script = "return location.protocol == 'chrome-error:' && \
+                      document.documentElement.outerHTML.includes('ERR_NETWORK_CHANGED')";
+        self.run(script) == true
+    }
+
+    /// The same of the first frame of its page.
+    pub fn has_given_up_frame(&self) -> bool {
+        self.tell("/frame", &json!({"id": 0}));
+        let given_up = self.has_given_up();
+        self.tell("/frame", &json!({"id": null}));
+        given_up
     }
 
     /// The Back button.
