@@ -154,11 +154,15 @@ pub fn run() -> bool {
     let newcomers = board::number_option("newcomers=", "960");
     let holders = board::number_option("holders=", "24").max(FIRST as u32 + 1);
     let start = |builder| Stage::start(builder, newcomers, holders as usize);
-    let word = board::option("states=", "");
-    let is_wanted = |name: &str, state: State| state == State::Well || name.contains(word.as_str());
-    if !STATES.iter().any(|(name, ..)| name.contains(word.as_str())) {
+    let words = board::option("states=", "");
+    let words: Vec<&str> = words.split(',').collect();
+    let names = |word: &str| STATES.iter().any(|(name, ..)| name.contains(word));
+    if let Some(word) = words.iter().find(|word| !names(word)) {
         board::stop(&format!("states={word}: no state is called so"));
     }
+    let is_wanted = |name: &str, state: State| {
+        state == State::Well || words.iter().any(|word| name.contains(word))
+    };
     let mut stage = start(Fleet::builder(3).with_cuts());
     let mut visits: [Vec<Visit>; STATES.len()] = Default::default();
     for round in 0..rounds as usize {
