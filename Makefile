@@ -5,7 +5,7 @@ CC     ?= cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SO     := $(TARGET)/release/mod_nap.so
 CGI    := $(TARGET)/cgi/board $(TARGET)/cgi/counter $(TARGET)/cgi/work $(TARGET)/cgi/backend
-PRELOAD := $(TARGET)/preload/die_holding.so $(TARGET)/preload/wall_clock.so
+PRELOAD := $(addprefix $(TARGET)/preload/,die_holding.so late_connection.so wall_clock.so)
 # The suites for the sanitized module: those that assert no rate and no overlap.
 SANITIZED := $(TARGET)/sanitize/mod_nap.so
 THREADED := $(TARGET)/tsan/mod_nap.so

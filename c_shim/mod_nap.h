@@ -359,6 +359,7 @@ void nap_server_measure(nap_mpm *mpm);
 void nap_child_start(apr_pool_t *pchild, server_rec *s);
 void nap_child_status(server_rec *s, pid_t pid, ap_generation_t gen, int slot, mpm_child_status state);
 int nap_server_tick(apr_pool_t *p, server_rec *s);
+int nap_child_stopping(void);
 int nap_server_stopping(void);
 
 /* nap_store.c */

@@ -25,6 +25,7 @@ struct nap_parked {
 void nap_yard_start(apr_pool_t *pchild, server_rec *s);
 int nap_yard_in(nap_parked *p, int client);
 void nap_yard_out(nap_parked *p);
+int nap_yard_is_empty(void);
 extern atomic_int nap_yard_descriptors;     /* that parked accesses may have; not positive: all wait on workers */
 
 #endif

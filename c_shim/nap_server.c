@@ -356,6 +356,14 @@ void nap_child_start(apr_pool_t *pchild, server_rec *s)
     nap_park_start(pchild, s);
 }
 
+/* This child ends, for whatever reason. Its MPM says so before its listener may end. */
+int nap_child_stopping(void)
+{
+    int state = 0;
+
+    return !ap_mpm_query(AP_MPMQ_MPM_STATE, &state) && state == AP_MPMQ_STOPPING;
+}
+
 /* The whole server is going down, not just this child. A child's MPM says STOPPING also at a graceful
  * restart, and when only that child retires (MaxConnectionsPerChild, too many spare ones): then accesses
  * that wait here go on waiting. A restart shows by the scoreboard's generation, which the parent raises
@@ -364,10 +372,9 @@ void nap_child_start(apr_pool_t *pchild, server_rec *s)
  * us: see client_gone. */
 int nap_server_stopping(void)
 {
-    int state = 0;
     struct stat st;
 
-    if (ap_mpm_query(AP_MPMQ_MPM_STATE, &state) || state != AP_MPMQ_STOPPING)
+    if (!nap_child_stopping())
         return 0;
     if (ap_exists_scoreboard_image() &&
         ap_get_scoreboard_global()->running_generation != nap_the_site->generation)

@@ -127,6 +127,16 @@ void nap_yard_out(nap_parked *p)
     nap_the_core->access.unpark(&p->h->access);
 }
 
+int nap_yard_is_empty(void)
+{
+    size_t n;
+
+    pthread_mutex_lock(&yard.lock);
+    n = yard.n;
+    pthread_mutex_unlock(&yard.lock);
+    return !n;
+}
+
 /* The earliest time of those whose time has not come. */
 static apr_time_t tell_whose_time_has_come(apr_time_t by)
 {

@@ -2,6 +2,7 @@
 
 mod answers;
 mod configured;
+mod endings;
 
 use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, long, parks, wait_until};
 use std::io::{Read as _, Write as _};

@@ -33,6 +33,7 @@ pub fn look_for(name: &str) -> Result<PathBuf, String> {
         "cgi/work" => &["demo/work.c"],
         "cgi/backend" => &["demo/backend.c"],
         "preload/die_holding.so" => &["tests/preload/die_holding.c"],
+        "preload/late_connection.so" => &["tests/preload/late_connection.c"],
         "preload/wall_clock.so" => &["tests/preload/wall_clock.c"],
         "release/nap-load" => &["crates/nap-load/src", "crates/nap-core/src"],
         "release/nap-agent" => &["crates/nap-agent/src", "src", "crates/nap-core/src"],
