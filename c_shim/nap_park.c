@@ -21,7 +21,7 @@
  * An access that cannot be parked waits on a worker, as with other MPMs. These are streams of HTTP/2 (not a
  * connection of the MPM's), other redirects within httpd, and accesses that enter before authorization
  * (NapAdmit early) or from a handler. When descriptors are short, all do so while workers last. So do the
- * last that come to a child that ends (may_be_nobodys).
+ * last that come to a child that ends (listener_may_be_gone).
  */
 #include <limits.h>
 #include <stdio.h>
@@ -268,10 +268,11 @@ static void be_silent(request_rec *r)
     r->eos_sent = 1;
 }
 
-/* May event's listener have ended, so that nobody would wake a parked access? In a child that ends it does as soon
- * as no connection is counted, and ours may have been counted after that. While another is parked here, its
- * connection keeps the listener, and from now on ours does too. */
-static int may_be_nobodys(void)
+/* May event's listener have ended, so that nobody would wake a parked access? In a child that ends it does so as
+ * soon as it counts no connection, and ours may have been counted after that. Until the MPM says that the child
+ * ends, the listener has not looked at its count, and ours is in it by now. If another access is parked here, its
+ * connection has been counted all the time. */
+static int listener_may_be_gone(void)
 {
     return nap_child_stopping() && nap_yard_is_empty();
 }
@@ -282,7 +283,7 @@ int nap_park(request_rec *r, nap_handle *h, const nap_request *q)
     nap_line *line = nap_line_of(r->connection);
     nap_parked *p;
 
-    if (may_be_nobodys())
+    if (listener_may_be_gone())
         return OK;
     p = apr_pcalloc(r->pool, sizeof *p);
     p->r = r;
