@@ -111,6 +111,14 @@ line! {
     }
 }
 
+impl FleetLine {
+    /// The part of all arrivals that comes to this node, from 0 to 1; None: it has not joined yet.
+    pub fn weight(&self) -> Option<f64> {
+        let mut nodes = self.nodes.iter();
+        nodes.find(|node| node.here).map(|node| node.share)
+    }
+}
+
 impl TicketsLine {
     /// Tickets that the store was asked about.
     pub fn asked_about(&self) -> u64 {

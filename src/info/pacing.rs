@@ -15,6 +15,7 @@ line! {
     /// Run Ready; `page`: what moves its limit, if anything does.
     pub(super) struct RunReady of(gate: &GateShot, page: Option<&PageScheduler>, clock: Clock) {
         limit: u32 = gate.permits,
+        rights: Option<u32> = gate.rights,
         running: u32 = gate.running,
         law: &'static str = match page.map(|page| page.pace.law) {
             None => "fixed",

@@ -108,6 +108,8 @@ filled! {
         /// Of these, holders who came in their prime window.
         prime_waiting: u32 = prime_waiting(gate, tables),
         permits: u32 = run.limit(),
+        /// Of a limit that a fleet shares: what part of it is this server's.
+        rights: Option<u32> = (gate.terms.shared != 0).then(|| run.rights()),
         running: u32 = run.running(),
         outstanding: u32 = run.outstanding(),
         called: Called = run.calls.counts(),

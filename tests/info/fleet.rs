@@ -98,6 +98,7 @@ fn a_store_that_is_away_and_what_is_odd_about_nodes_is_told() {
         "nap_fleet_nodes{state=\"silent\"} 1",
         "nap_fleet_nodes{state=\"left\"} 0",
         "nap_clock_offset_seconds -0.25",
+        "nap_fleet_weight 0.25",
         "# TYPE nap_store_round_trip_seconds histogram",
         "nap_store_round_trip_seconds_bucket{le=\"0.00025\"} 1",
         "nap_store_round_trip_seconds_bucket{le=\"0.0005\"} 2",
@@ -134,7 +135,26 @@ fn without_a_fleet_there_is_no_word_of_one() {
         "nap_node_",
         "nap_agent_",
         "nap_clock_",
+        "nap_rights{",
     ] {
         assert!(!metrics.contains(part), "{part} in {metrics}");
+    }
+}
+
+/// Zero, too: a node that nobody comes to may have no right at all.
+#[test]
+fn rights_to_a_limit_that_is_shared_are_told() {
+    for rights in [0, 3] {
+        let report = with_room("board", |tables, now| {
+            tables.gates[0].terms.shared = 1;
+            tables.permits[0].set_rights(rights);
+            report(tables, now, PREFORK)
+        });
+        let told = json(&report);
+        let run_ready = &told["rooms"][0]["gates"][0]["run_ready"];
+        assert_eq!(run_ready["rights"], rights);
+        let metrics = report.to_metrics(None);
+        let line = format!("nap_rights{{room=\"board\",gate=\"\"}} {rights}");
+        assert!(metrics.lines().any(|one| one == line), "{metrics}");
     }
 }

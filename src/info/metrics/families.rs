@@ -91,6 +91,8 @@ families! {
     GATE of g: GateLine;
     nap_run_ready_limit = g.run_ready.limit;
         "Accesses that may run at once.";
+    nap_rights = g.run_ready.rights;
+        "Of a limit that the fleet shares: how many accesses may run at once on this server.";
     nap_run_ready = g.run_ready.running;
         "Accesses that run.";
     nap_wait_limit = g.wait.limit;
@@ -211,6 +213,8 @@ families! {
         "1: the fleet's store answers, and this server is a member.";
     nap_store_away_seconds_total = f.store.away_s;
         "For how long the store has been away.";
+    nap_fleet_weight = f.weight();
+        "Part of the fleet's arrivals that comes to this server, 0 to 1.";
     nap_clock_offset_seconds = f.store.clock_offset_s;
         "How far the fleet's clock is ahead of this server's.";
     nap_guests_total = f.tickets.guests;
