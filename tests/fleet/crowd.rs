@@ -71,11 +71,13 @@ impl Sale {
 
     /// Newcomers until it is closed, who want one page each and present a ticket again whose answer was lost.
     pub fn stream(&self, fleet: &Fleet) -> Crowd {
+        // Everybody wants a processor in the short form.
+        let again = if long() { "2s" } else { "5s" };
         let own = [
             ["--open", self.newcomers],
             ["--duration", "1h"],
             ["--bound", self.bound],
-            ["--again", "5s"],
+            ["--again", again],
             ["--stop", "600s"],
         ];
         fleet.crowd_later(self.page, &[&own.concat()[..], &["--get"]].concat())
