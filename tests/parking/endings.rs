@@ -28,9 +28,9 @@ fn who_comes_as_a_child_ends_waits_and_is_answered() {
         .workers(2, 25)
         .under(&["env", &preload, "LATE_FILE={root}/data/late"])
         .start();
-    let old = httpd.children();
     let mut first = ask(&httpd, "/cgi-bin/hold?one");
     wait_until("it runs", PATIENCE, || httpd.holding("one") == 1);
+    let old = httpd.children();
     // The children of the next generation have no connection.
     httpd.graceful();
     let file = httpd.root().join("data/late");
